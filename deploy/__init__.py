@@ -1,0 +1,1 @@
+"""What an operator applies, and the generator of its CustomResourceDefinitions."""

@@ -1,0 +1,1 @@
+"""The parts from which `deploy/generate.py` puts the CustomResourceDefinitions together."""

@@ -1,0 +1,1 @@
+"""What failures mean for a component: evidence, and what is tried again when. Pure."""

@@ -1,0 +1,226 @@
+"""The manager process: informers, two controllers, and their start and stop in order.
+
+Caches are warm before the first pass. Shutdown: intake stops first, passes under way end within a grace, then the watches
+close (`docs/architecture.md`).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import anyio
+import structlog
+
+from reconciler.api.kinds import Kind
+from reconciler.api.kube import ENDPOINT_SLICES, PODS, SERVICES, EndpointSlice, Pod
+from reconciler.api.meta import Key, Object
+from reconciler.api.ome import (
+    CLUSTER_BASE_MODELS,
+    INFERENCE_REPLICAS,
+    InferenceReplica,
+    Labels,
+)
+from reconciler.api.time import Clock, Seconds
+from reconciler.client.api import ApiClient
+from reconciler.client.errors import NotFound
+from reconciler.controller import Controller, Reconcile
+from reconciler.events import EventRecorder
+from reconciler.informers import Change, Informer
+from reconciler.rotation import SERVICE_NAME_LABEL
+from reconciler.routing import ServiceKeeper
+from reconciler.settings import Settings
+from reconciler.worker import ReplicaReconciler
+from reconciler.workqueue import WorkQueue
+
+T = TypeVar("T", bound=Object)
+
+SHUTDOWN_GRACE = Seconds(20.0)
+
+log = structlog.get_logger(__name__)
+
+
+def _by_controller(item: Object) -> Iterable[str]:
+    owner = item.metadata.controller
+    return (owner.uid,) if owner is not None else ()
+
+
+def _by_service(item: EndpointSlice) -> Iterable[str]:
+    name = item.metadata.labels.get(SERVICE_NAME_LABEL)
+    return (f"{item.metadata.namespace}/{name}",) if name else ()
+
+
+class StoreCache:
+    """The replica reconciler's view of the informers."""
+
+    def __init__(
+        self, replicas: Informer[InferenceReplica], pods: Informer[Pod], slices: Informer[EndpointSlice]
+    ) -> None:
+        """Read from these."""
+        self._replicas = replicas
+        self._pods = pods
+        self._slices = slices
+
+    def replica(self, key: Key) -> InferenceReplica | None:
+        """The InferenceReplica of this key."""
+        return self._replicas.store.get(key)
+
+    def pod(self, key: Key) -> Pod | None:
+        """One pod."""
+        return self._pods.store.get(key)
+
+    def pods_of(self, uid: str) -> tuple[Pod, ...]:
+        """Pods controlled by the replica with this uid."""
+        return self._pods.store.by_index("controller", uid)
+
+    def pods_version(self) -> int:
+        """Version up to which the pods are known."""
+        return int(self._pods.store.resource_version or 0)
+
+    def slices_of(self, service: Key) -> tuple[EndpointSlice, ...]:
+        """EndpointSlices of a Service."""
+        return self._slices.store.by_index("service", str(service))
+
+
+class Manager:
+    """One manager of one cluster."""
+
+    def __init__(self, client: ApiClient, settings: Settings, clock: Clock, *, seed: int | None = None) -> None:
+        """Prepare; nothing is asked of the server yet.
+
+        Args:
+            client: the session to work with.
+            settings: checked settings.
+            clock: the time.
+            seed: makes jitter reproducible.
+        """
+        self._client = client
+        self._settings = settings
+        self._clock = clock
+        self._random = random.Random(seed)  # noqa: S311
+        self.recorder = EventRecorder(client, clock)
+        self._informers: list[Informer[Any]] = []
+        self._controllers: list[Controller] = []
+
+    @property
+    def controllers(self) -> tuple[Controller, ...]:
+        """The controllers, once running; for statistics."""
+        return tuple(self._controllers)
+
+    @property
+    def informers(self) -> tuple[Informer[Any], ...]:
+        """The informers, once running; for statistics."""
+        return tuple(self._informers)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Run while the body does: caches first, then workers; at the end workers first, then caches.
+
+        Raises:
+            ApiError: a type the manager can't do without isn't served.
+        """
+        self._build(with_models=await self._served(CLUSTER_BASE_MODELS))
+        async with anyio.create_task_group() as watches:
+            for informer in self._informers:
+                watches.start_soon(_eternal, informer.run, informer.kind.name)
+            for informer in self._informers:
+                await informer.wait_synced()
+            log.info("caches are warm", types=len(self._informers))
+            async with anyio.create_task_group() as workers:
+                for controller in self._controllers:
+                    workers.start_soon(controller.run)
+                try:
+                    yield
+                finally:
+                    for controller in self._controllers:
+                        controller.queue.shut_down()
+                    # Passes under way end by themselves; what is still at it after the grace is cut off.
+                    workers.cancel_scope.deadline = anyio.current_time() + SHUTDOWN_GRACE
+            watches.cancel_scope.cancel()
+
+    async def _served(self, kind: Kind[Any]) -> bool:
+        """Whether the server knows a type that may be absent."""
+        try:
+            await self._client.list(kind, limit=1)
+        except NotFound:
+            return False
+        return True
+
+    def _informer(
+        self, kind: Kind[T], label_selector: str = "", **indexers: Callable[[T], Iterable[str]]
+    ) -> Informer[T]:
+        informer = Informer(
+            self._client,
+            kind,
+            namespace=self._settings.namespace if kind.namespaced else None,
+            label_selector=label_selector,
+            indexers=indexers,
+            random=random.Random(self._random.getrandbits(64)),  # noqa: S311
+        )
+        self._informers.append(informer)
+        return informer
+
+    def _controller(self, name: str, reconcile: Reconcile) -> Controller:
+        controller = Controller(
+            name,
+            reconcile,
+            self._clock,
+            WorkQueue(),
+            workers=self._settings.workers,
+            settle=self._settings.settle,
+        )
+        self._controllers.append(controller)
+        return controller
+
+    def _build(self, *, with_models: bool) -> None:
+        managed = f"{Labels.MANAGED_BY}={Labels.MANAGED_BY_VALUE}"
+        replicas = self._informer(INFERENCE_REPLICAS, controller=_by_controller)
+        pods = self._informer(PODS, managed, controller=_by_controller)
+        routes = self._informer(SERVICES, managed, controller=_by_controller)
+        slices = self._informer(ENDPOINT_SLICES, service=_by_service)
+        worker = ReplicaReconciler(
+            self._client,
+            StoreCache(replicas, pods, slices),
+            self._clock,
+            ServiceKeeper(self._client, routes.store.get, lambda uid: routes.store.by_index("controller", uid)),
+            self.recorder,
+            self._settings.policy,
+            self._settings.revision_history_limit,
+        )
+        controller = self._controller("inferencereplica", worker.reconcile)
+        replicas.add_handler(lambda change: controller.wake(change.key))
+        pods.add_handler(lambda change: _wake_owner(controller, change))
+        routes.add_handler(lambda change: _wake_owner(controller, change))
+        slices.add_handler(lambda change: _wake_replica_of_slice(controller, change))
+
+
+def _wake_owner(controller: Controller, change: Change[T]) -> None:
+    """Wake the replicas that control the object now or did before."""
+    names = {
+        owner.name
+        for item in (change.old, change.new)
+        if item is not None
+        for owner in item.metadata.owner_references
+        if owner.controller and owner.kind == INFERENCE_REPLICAS.name
+    }
+    for name in names:
+        controller.wake(Key(change.key.namespace, name))
+
+
+def _wake_replica_of_slice(controller: Controller, change: Change[EndpointSlice]) -> None:
+    """Wake the replica whose headless or routing Service the slice belongs to, by the labels it has from the Service."""
+    for item in (change.old, change.new):
+        if item is None:
+            continue
+        labels = item.metadata.labels
+        service, component = labels.get(Labels.SERVICE), labels.get(Labels.COMPONENT)
+        if service and component:
+            controller.wake(Key(change.key.namespace, f"{service}-{component}"))
+
+
+async def _eternal(run: Callable[[], Awaitable[None]], what: str) -> None:
+    """Run a task that never ends by itself; should it end all the same, that is a defect to be seen."""
+    await run()
+    raise RuntimeError(f"the informer of {what} ended by itself")

@@ -1,0 +1,1 @@
+"""Tests of the OME manager: unit (pure core), simulation (whole manager), control_plane (real Kubernetes)."""

@@ -1,0 +1,1 @@
+"""The same scenarios against a real Kubernetes control plane."""

@@ -1,0 +1,1 @@
+"""The whole manager against the embedded cluster, on a driven clock."""

@@ -1,0 +1,1 @@
+"""Rules of the core: budgets, strategies, decisions."""
