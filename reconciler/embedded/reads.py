@@ -46,8 +46,9 @@ class Token(msgspec.Struct, frozen=True):
 class Reads:
     """Answers read requests."""
 
-    def __init__(self, core: Core) -> None:
-        """Read from the core's state."""
+    def __init__(self, core: Core, *, gone_as_status: bool) -> None:
+        """Read from the core's state; watches from too far back are refused by status, or else by an event."""
+        self._gone_as_status = gone_as_status
         self.streams: set[WatchStream] = set()
         self._core = core
         self._issued: dict[int, Instant] = {}
@@ -122,6 +123,8 @@ class Reads:
         try:
             past = () if wants_state or not since else collection.since(since)
         except Refusal as refusal:
+            if self._gone_as_status:
+                raise
             return ErrorStream(refusal)
         state = [item for item in collection.scan(namespace) if selector.matches(item.data)] if wants_state else []
         terms = WatchTerms(

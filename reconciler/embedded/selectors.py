@@ -18,7 +18,7 @@ _KEY = r"[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?"
 _REQUIREMENT = re.compile(
     rf"\s*(?:(?P<absent>!)\s*(?P<absent_key>{_KEY})"
     rf"|(?P<set_key>{_KEY})\s+(?P<set_op>in|notin)\s*\((?P<values>[^()]*)\)"
-    rf"|(?P<key>{_KEY})\s*(?:(?P<op>==|=|!=|>|<)\s*(?P<value>[^,()\s]*))?)\s*(?:,|$)"
+    rf"|(?P<key>{_KEY})\s*(?:(?P<op>==|=|!=|>|<)\s*(?P<value>[^,()\s=!<>]*))?)\s*(?:,|$)"
 )
 
 

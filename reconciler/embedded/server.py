@@ -70,6 +70,7 @@ class ApiServer:
         random: Random | None = None,
         history: int = HISTORY,
         collect_after: Seconds = AT_ONCE,
+        gone_as_status: bool = False,
     ) -> None:
         """Start with the namespaces every cluster has.
 
@@ -77,11 +78,13 @@ class ApiServer:
             clock: tells the time of stamps; waiting is the event loop's.
             random: gives uids, name suffixes and tokens. A seeded one makes a run repeatable.
             history: changes remembered per type.
+            gone_as_status: answer a watch from before the history with status 410, as some servers and proxies do,
+                instead of with an ERROR event in the stream.
             collect_after: how long after a write the owners' dependents follow; 0 means with it.
         """
         self.faults: Faults = NoFaults()
         self._core = Core(clock, random or Random(), Registry(builtin.BUILT_IN), history)
-        self._reads = Reads(self._core)
+        self._reads = Reads(self._core, gone_as_status=gone_as_status)
         self._tokens = Tokens(self._core)
         self._definitions = Definitions(self._core)
         self._core.reactions.append(self._accounts)
@@ -101,6 +104,11 @@ class ApiServer:
     def resource_version(self) -> int:
         """The version of the latest write."""
         return self._core.version
+
+    @property
+    def watches(self) -> int:
+        """Open watches."""
+        return len(self._reads.streams)
 
     def transport(self, user: str = ADMIN) -> Transport:
         """A way in for one user, in process."""

@@ -4,7 +4,8 @@
 objects mean is nobody's business here.
 """
 
-from reconciler.informers.informer import Informer, InformerStats
+from reconciler.informers.informer import Informer
+from reconciler.informers.stats import InformerStats
 from reconciler.informers.store import Change, Store
 
 __all__ = ["Change", "Informer", "InformerStats", "Store"]

@@ -13,7 +13,6 @@ from enum import Enum, auto
 from random import Random
 from typing import Generic, TypeVar
 
-import msgspec
 import structlog
 
 from reconciler.api.kinds import Kind
@@ -33,6 +32,8 @@ from reconciler.informers.decode import (
     Unreadable,
 )
 from reconciler.informers.framing import LineFramer
+from reconciler.informers.reactions import failure_of, failure_told
+from reconciler.informers.stats import InformerStats
 from reconciler.informers.store import Change, Store, StoreWriter
 from reconciler.informers.versions import reaches
 from reconciler.informers.watch_state import Trouble
@@ -54,42 +55,6 @@ class _Line(Enum):
     NEWS = auto()
     OLD = auto()
     BOOKMARK = auto()
-
-
-class InformerStats(msgspec.Struct, frozen=True):
-    """The state of an informer in numbers (`spec/informers.md`, item 17).
-
-    Attributes:
-        synced: whether the first list has been applied and delivered.
-        healthy: whether nothing is wrong at present.
-        objects: objects in the store.
-        resource_version: version up to which they are known.
-        silent_for: time since the last byte from the server, None before the first.
-        lists: complete lists; all but the first are relists.
-        watches: watches opened; all but one a list are reconnects.
-        last_error: the last failure in words, empty before the first.
-        backoff: the delay under way, 0 when nothing is wrong.
-        suspects: objects whose latest state can't be read.
-        undecodable: how often an object couldn't be read.
-        dropped_old: events left out because they were older than what is known.
-        handler_errors: times a handler raised.
-        indexer_errors: times an indexer raised.
-    """
-
-    synced: bool
-    healthy: bool
-    objects: int
-    resource_version: str
-    silent_for: Seconds | None
-    lists: int
-    watches: int
-    last_error: str
-    backoff: Seconds
-    suspects: int
-    undecodable: int
-    dropped_old: int
-    handler_errors: int
-    indexer_errors: int
 
 
 class Informer(Generic[T]):
@@ -236,7 +201,7 @@ class Informer(Generic[T]):
             for action in actions:
                 outcome = await self._carry_out(action)
         except errors.ApiError as error:
-            return _failure_of(error)
+            return failure_of(error)
         except NotAnEvent as error:
             return cycle.Failed(Trouble.BROKEN, f"not the API's answer: {error}")
         except Exception as error:
@@ -366,7 +331,7 @@ class Informer(Generic[T]):
                 self._writer.undecodable += 1
                 return cycle.Failed(Trouble.LOST, f"an event of an object without a readable key: {event.reason}")
             case ErrorEvent():
-                return _failure_event(event)
+                return failure_told(event)
         for change in changes:
             self._tell(tuple(self._handlers), change)
         return _Line.NEWS if changes else _Line.OLD
@@ -397,7 +362,7 @@ class Informer(Generic[T]):
             await chunks.aclose()  # left alone, the loop would close it in a task of its own, some time
 
     def _say(self, before: cycle.State) -> None:
-        """One line when something begins to be wrong in a new way and when it is over; repetitions are for debugging."""
+        """One line when something begins to be wrong in a new way, one when it is over; the rest is for debugging."""
         state = self._state
         if state.trouble is None:
             if before.trouble is not None and self._said is not None:
@@ -415,32 +380,3 @@ class Informer(Generic[T]):
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
-
-
-def _failure_of(error: errors.ApiError) -> cycle.Failed:
-    """The failure an error of the client means."""
-    match error:
-        case errors.Expired():
-            trouble = Trouble.EXPIRED
-        case errors.Throttled():
-            trouble = Trouble.THROTTLED
-        case errors.Unauthorized() | errors.Forbidden() | errors.NotFound() | errors.Invalid():
-            trouble = Trouble.REFUSED
-        case errors.Silent():
-            trouble = Trouble.SILENT
-        case errors.VersionTooLarge():
-            trouble = Trouble.BROKEN
-        case _:
-            trouble = Trouble.UNAVAILABLE
-    return cycle.Failed(trouble, str(error), error.retry_after)
-
-
-def _failure_event(event: ErrorEvent) -> cycle.Failed:
-    """The failure an ERROR event of the stream means."""
-    refusal = event.refusal
-    words = f"the server ended the watch: {refusal.code or '?'} {refusal.reason}: {refusal.message}"
-    if refusal.code == 410 or refusal.reason in ("Expired", "Gone"):
-        return cycle.Failed(Trouble.EXPIRED, words)
-    if refusal.code == 429:
-        return cycle.Failed(Trouble.THROTTLED, words, refusal.retry_after)
-    return cycle.Failed(Trouble.BROKEN, words, refusal.retry_after)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from functools import cache
 from pathlib import Path
 from random import Random
 
@@ -27,7 +28,7 @@ from reconciler.embedded.core import Write
 from reconciler.embedded.models import NORMAL, Behaviour, Behaviours, Cluster
 from reconciler.embedded.server import ApiServer
 from reconciler.manager import Manager
-from reconciler.promises import Component, Promise, Promises
+from reconciler.promises import Component, Promise, Promises, Tally
 from reconciler.settings import Settings
 
 EPOCH = Instant(1_790_000_000.0)
@@ -38,9 +39,10 @@ MANAGER = "system:serviceaccount:ome-system:ome-manager"
 QUICK = Behaviour(pull_seconds=0.5, start_seconds=0.5, load_seconds=2.0, shutdown_seconds=0.5)
 
 
-def crd_documents() -> list[JsonDict]:
+@cache
+def crd_documents() -> tuple[JsonDict, ...]:
     """The definitions an operator applies."""
-    return [yaml.safe_load(path.read_text()) for path in sorted(CRDS.glob("*.yaml"))]
+    return tuple(yaml.load(path.read_bytes(), yaml.CSafeLoader) for path in sorted(CRDS.glob("*.yaml")))
 
 
 class World:
@@ -85,6 +87,20 @@ class World:
         async with manager.running():
             yield manager
 
+    async def killed_after(self, seconds: float) -> None:
+        """A manager that works for so long and is then cut off in the middle of whatever it does."""
+        manager = Manager(self.client(MANAGER), Settings(), self.clock, seed=self.seed + 100)
+
+        async def work() -> None:
+            async with manager.running():
+                await asyncio.sleep(1e9)
+
+        task = asyncio.create_task(work())
+        await asyncio.sleep(seconds)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
     async def create_replica(self, name: str = "llama-engine", **spec: object) -> InferenceReplica:
         """An InferenceReplica of its own, without an InferenceService."""
         body = replica_body(name, **spec)
@@ -105,7 +121,7 @@ class World:
         return {pod.metadata.name: pod for pod in page.items}
 
     async def until(self, what: str, holds: Callable[[], object], within: float = 600.0) -> None:
-        """Let time pass until something holds; asked again after every write."""
+        """Let time pass until something holds; asked again every quarter of a second."""
         try:
             async with asyncio.timeout(within):
                 while True:
@@ -114,7 +130,7 @@ class World:
                         answer = await answer
                     if answer:
                         return
-                    await asyncio.sleep(0.05)
+                    await asyncio.sleep(0.25)
         except TimeoutError:
             raise AssertionError(f"not within {within:g} s: {what}") from None
 
@@ -170,6 +186,27 @@ class World:
         for pods in self.promises.indices(component):
             self.promises.scaled_away(component, pods)
 
+    def created(self) -> int:
+        """Pods ever created."""
+        return sum(write.plural == "pods" and write.before is None for write in self.writes)
+
+    def listed(self) -> int:
+        """Pods listed now."""
+        gone = sum(write.plural == "pods" and write.after is None for write in self.writes)
+        return self.created() - gone
+
+    def least_serving(self, name: str) -> int | None:
+        """The fewest pods in rotation since the component first served whole."""
+        return self._tally(name).least_serving
+
+    def peak_pods(self, name: str) -> int:
+        """The most pods that held devices at once."""
+        return self._tally(name).peak_pods
+
+    def _tally(self, name: str) -> Tally:
+        service, component = name.rsplit("-", 1)
+        return self.promises.tallies[Component(NAMESPACE, service, component)]
+
     def check(self) -> None:
         """Both promises held at every write."""
         assert self.promises.violations == [], "\n".join(self.promises.violations[:20])
@@ -188,6 +225,13 @@ def template(image: str, **spec: object) -> JsonDict:
         "resources": {"limits": {"nvidia.com/gpu": 1}},
     }
     return {"metadata": {"labels": {"app": "llm"}}, "spec": {"containers": [container], **spec}}  # type: ignore[dict-item]
+
+
+def runners(image: str, grace: int = 30) -> list[JsonDict]:
+    """The runners of a component with one pod per Instance."""
+    return [
+        {"name": "default", "size": 1, "template": template(image, terminationGracePeriodSeconds=grace)},
+    ]
 
 
 def replica_body(
@@ -212,15 +256,21 @@ def replica_body(
             "replicas": replicas,
             "minReadySeconds": min_ready,
             "lifecycle": {"updateStrategy": {"type": "SurgeThenDrain", "rollingUpdate": rolling}},
-            "runners": [
-                {
-                    "name": "default",
-                    "size": 1,
-                    "template": template(image, terminationGracePeriodSeconds=grace),
-                }
-            ],
+            "runners": runners(image, grace),
         },
     }
 
 
-__all__ = ["EPOCH", "MANAGER", "NAMESPACE", "NORMAL", "QUICK", "Key", "Seconds", "World", "replica_body", "template"]
+__all__ = [
+    "EPOCH",
+    "MANAGER",
+    "NAMESPACE",
+    "NORMAL",
+    "QUICK",
+    "Key",
+    "Seconds",
+    "World",
+    "replica_body",
+    "runners",
+    "template",
+]

@@ -36,6 +36,11 @@ class Schedule(Generic[K]):
     def __len__(self) -> int:
         return len(self._is_due) + len(self._held) + len(self._instants)
 
+    @property
+    def due(self) -> int:
+        """How many keys are due."""
+        return len(self._due)
+
     def name(self, key: K) -> None:
         """Make the key due now."""
         if key in self._held:
@@ -91,20 +96,20 @@ class Schedule(Generic[K]):
 
 
 class Agenda(Generic[K]):
-    """A schedule that workers can wait on."""
+    """A schedule that workers can wait on; a key that comes due wakes one of them."""
 
     def __init__(self, clock: Clock) -> None:
         """Instants are those of `clock`."""
         self._clock = clock
         self._schedule = Schedule[K]()
-        self._changed = asyncio.Event()
+        self._waiters: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_instant: Instant | None = None
 
     def add(self, key: K) -> None:
         """Make the key due now."""
         self._schedule.name(key)
-        self._changed.set()
+        self._wake()
 
     def at(self, key: K, instant: Instant) -> None:
         """Make the key due at an instant; an earlier one set before stays."""
@@ -122,14 +127,21 @@ class Agenda(Generic[K]):
             key = self._schedule.take()
             if key is not None:
                 return key
-            self._changed.clear()
             self._set_timer()
-            await self._changed.wait()
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                if waiter in self._waiters:
+                    self._waiters.remove(waiter)
+                self._wake()  # what this one was woken for is another's now
+                raise
 
     def done(self, key: K) -> None:
         """Give the key back; if it was named in between it is due again."""
         self._schedule.release(key)
-        self._changed.set()
+        self._wake()
 
     def close(self) -> None:
         """Stop the timer; what is due stays due."""
@@ -137,6 +149,12 @@ class Agenda(Generic[K]):
             self._timer.cancel()
             self._timer = None
             self._timer_instant = None
+
+    def _wake(self) -> None:
+        for _ in range(min(self._schedule.due, len(self._waiters))):
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
 
     def _set_timer(self) -> None:
         earliest = self._schedule.earliest()
@@ -149,4 +167,6 @@ class Agenda(Generic[K]):
     def _ring(self) -> None:
         self._timer = None
         self._timer_instant = None
-        self._changed.set()
+        self._schedule.advance(self._clock.now())
+        self._wake()
+        self._set_timer()

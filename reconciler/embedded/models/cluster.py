@@ -13,11 +13,10 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from random import Random
 
-from reconciler.client.api import ApiClient
-
 from reconciler.api.json import JsonDict, JsonValue
 from reconciler.api.meta import Key
 from reconciler.api.time import Clock, format_instant
+from reconciler.client.api import ApiClient
 from reconciler.client.errors import NotFound
 from reconciler.client.protocol import PatchType
 from reconciler.embedded.models.behaviour import Behaviours

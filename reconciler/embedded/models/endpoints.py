@@ -10,10 +10,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
 
-from reconciler.client.api import ApiClient
-
 from reconciler.api.meta import Key
 from reconciler.api.time import Clock, Instant
+from reconciler.client.api import ApiClient
 from reconciler.client.errors import AlreadyExists, Conflict, NotFound
 from reconciler.client.protocol import Preconditions
 from reconciler.embedded.models.endpoint_slices import Create, Delete, Replace, SliceWrite, has_endpoints, plan_slices
@@ -44,7 +43,7 @@ class Endpoints:
             clock: tells the time; waiting is the event loop's.
             random: for the watches' retries.
             watches: informers to share; whoever gives them runs them.
-            lag_seconds: from a change of a pod or Service to the write; may be changed at any time.
+            lag_seconds: from the first change that isn't written yet to the write; may be changed at any time.
             workers: Services that are written at once.
         """
         self.lag_seconds = lag_seconds

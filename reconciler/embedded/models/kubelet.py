@@ -14,11 +14,11 @@ from contextlib import asynccontextmanager
 from random import Random
 
 import msgspec
-from reconciler.client.api import ApiClient
 
 from reconciler.api.json import ShapeError
 from reconciler.api.meta import Key
 from reconciler.api.time import Clock
+from reconciler.client.api import ApiClient
 from reconciler.client.errors import Conflict, NotFound
 from reconciler.client.protocol import PatchType, Preconditions
 from reconciler.embedded.models.behaviour import Behaviours

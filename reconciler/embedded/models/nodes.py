@@ -11,10 +11,9 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
-from reconciler.client.api import ApiClient
-
 from reconciler.api.json import JsonDict, JsonValue
 from reconciler.api.time import Clock, Instant, format_instant, format_micro
+from reconciler.client.api import ApiClient
 from reconciler.client.errors import AlreadyExists, ApiError, NotFound
 from reconciler.client.protocol import PatchType
 from reconciler.embedded.models.kubelet import node_address

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from reconciler.api.json import JsonDict, JsonObject, JsonValue, is_array, is_object, object_at, objects_at, text_at
+from reconciler.api.json import JsonDict, JsonObject, JsonValue, object_at, objects_at, text_at
 from reconciler.api.time import Instant, format_instant
 from reconciler.embedded.models.objects import Pod
 
@@ -82,14 +82,15 @@ def status_patch(observed: JsonObject, desired: JsonObject) -> JsonDict | None:
 
 def says(observed: JsonValue, desired: JsonValue) -> bool:
     """Whether an observed value has all that is desired; servers add defaults, and empty means absent."""
-    if is_object(desired):
+    # Everything here was decoded or built a moment ago, so it is of plain dicts and lists, which are quick to tell.
+    if isinstance(desired, dict):
         if not desired:
             return not observed
-        if not is_object(observed):
+        if not isinstance(observed, dict):
             return False
         return all(says(observed.get(field), value) for field, value in desired.items())
-    if is_array(desired):
-        if not is_array(observed) or len(observed) != len(desired):
+    if isinstance(desired, list):
+        if not isinstance(observed, list) or len(observed) != len(desired):
             return not desired and not observed
         return all(says(left, right) for left, right in zip(observed, desired, strict=True))
     if desired in ("", None, False, 0):

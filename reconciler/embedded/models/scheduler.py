@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, TypeAlias
 
-from reconciler.client.api import ApiClient
-
 from reconciler.api.json import JsonDict
 from reconciler.api.kinds import Kind
 from reconciler.api.kube import RawObject
 from reconciler.api.meta import Key
 from reconciler.api.time import Clock, Instant, format_instant
+from reconciler.client.api import ApiClient
 from reconciler.client.errors import ApiError, NotFound
 from reconciler.client.protocol import PatchType
 from reconciler.embedded.models.objects import EVENTS, PODS, Node, Pod, PodStatusView, is_over

@@ -7,10 +7,8 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from functools import cached_property
 from random import Random
-from typing import Any
 
 from reconciler.client.api import ApiClient
-
 from reconciler.embedded.models.endpoint_slices import MANAGED_BY, MANAGED_BY_LABEL, SERVICE_NAME_LABEL
 from reconciler.embedded.models.objects import ENDPOINT_SLICES, NODES, PODS, SERVICES, EndpointSlice, Node, Pod, Service
 from reconciler.informers import Informer
@@ -85,7 +83,7 @@ class Watches:
 
 
 @asynccontextmanager
-async def alongside(*eternal: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+async def alongside(*eternal: Coroutine[None, None, None]) -> AsyncIterator[None]:
     """Run tasks that never end beside the body, and end them with it.
 
     If one of them fails the body is cancelled and the failure raised (in an ExceptionGroup); an exception of the body

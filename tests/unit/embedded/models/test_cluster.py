@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
 from typing import cast
 
 import pytest
-from reconciler.client.api import ApiClient
 
 from reconciler.api.json import JsonDict, JsonObject
-from reconciler.api.kube import ENDPOINT_SLICES, EVENTS, NODES, PODS, SERVICES, Pod
+from reconciler.api.kube import ENDPOINT_SLICES, EVENTS, LEASES, NODES, PODS, SERVICES, Pod
 from reconciler.api.time import Instant, LoopClock
+from reconciler.client.api import ApiClient
 from reconciler.client.errors import NotFound
 from reconciler.client.protocol import PatchType, Preconditions
-from reconciler.embedded.server import ApiServer
+from reconciler.embedded import ApiServer
 from reconciler.embedded.models import Behaviour, Behaviours, Cluster, Kubelet
 from tests.unit.embedded.models.build import NOW, PROMPT, behaves
 
@@ -27,11 +27,9 @@ pytestmark = pytest.mark.looptime
 class World:
     """A server, its models under users of their own, and a user's client."""
 
-    def __init__(
-        self, *, default: Behaviour = PROMPT, rules: Sequence[tuple[str, Behaviour]] = (), seed: int = 1
-    ) -> None:
+    def __init__(self, *, default: Behaviour = PROMPT, heartbeats: bool = False, seed: int = 1) -> None:
         self.clock = LoopClock(NOW)
-        self.server = ApiServer(self.clock)
+        self.server = ApiServer(self.clock, random=Random(seed))
         self.user = ApiClient(self.server.transport("user"))
         self.writes: list[tuple[float, str, str, str, str, str]] = []
         self.server.add_write_hook(
@@ -51,7 +49,8 @@ class World:
             ApiClient(self.server.transport("models")),
             self.clock,
             random=Random(seed),
-            behaviours=Behaviours(rules, default=default),
+            behaviours=Behaviours(default=default),
+            heartbeats=heartbeats,
             events=True,
             clients={name: ApiClient(self.server.transport(name)) for name in names},
         )
@@ -355,10 +354,11 @@ async def test_endpoints_follow_with_their_lag() -> None:
     world = World()
     async with running(world):
         assert world.cluster.endpoints is not None
-        world.cluster.endpoints.lag_seconds = 5
         await world.expose()
         await world.run_pod("e-0-0")
-        await asyncio.sleep(11.5)
+        await asyncio.sleep(5)
+        world.cluster.endpoints.lag_seconds = 5
+        await asyncio.sleep(6.5)
         assert (await world.pod("e-0-0")).is_true("Ready")
         assert await world.endpoints() == {"e-0-0": (False, False, False)}
         await asyncio.sleep(1)
@@ -375,7 +375,7 @@ async def test_pods_without_number_come_up_within_their_time() -> None:
         assert (len(found), set(found.values())) == (200, {(True, True, False)})
         per_node = Counter(item.spec.node_name for item in (await world.user.list(PODS, "default")).items)
         assert set(per_node.values()) == {8}
-        assert await world.user.list(EVENTS, "default", limit=1)
+        assert len((await world.user.list(EVENTS, "default")).items) == 200
 
 
 async def _history(seed: int) -> list[tuple[float, str, str, str, str, str]]:
@@ -393,6 +393,32 @@ async def test_one_seed_is_one_history() -> None:
     first = await _history(7)
     assert await _history(7) == first
     assert await _history(8) != first
+
+
+async def test_heartbeats_renew_leases_until_the_node_is_lost() -> None:
+    async with running(World(heartbeats=True), nodes=2) as world:
+        await asyncio.sleep(65)
+        beats = Counter(name for _, user, _, plural, name, _ in world.writes if (user, plural) == ("nodes", "leases"))
+        assert beats["node-0"] == beats["node-1"] > 5
+        await world.cluster.lose_node("node-0")
+        await asyncio.sleep(100)
+        leases = [name for _, _, _, plural, name, _ in world.writes if plural == "leases"]
+        assert leases.count("node-1") - leases.count("node-0") == 10
+        lease = await world.user.get(LEASES, "node-1", "kube-node-lease")
+        assert b'"holderIdentity":"node-1"' in bytes(lease.spec)
+
+
+async def test_a_cordoned_node_takes_no_more_pods() -> None:
+    async with running(World()) as world:
+        await world.cluster.cordon("node-0")
+        await world.run_pod("e-0-0")
+        await asyncio.sleep(1)
+        condition = (await world.pod("e-0-0")).condition("PodScheduled")
+        assert condition is not None
+        assert condition.message == "0/1 nodes are available: 1 node(s) were unschedulable."
+        await world.cluster.cordon("node-0", unschedulable=False)
+        await asyncio.sleep(8)
+        assert (await world.pod("e-0-0")).is_true("Ready")
 
 
 async def test_time_is_told_by_the_clock() -> None:
