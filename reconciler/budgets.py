@@ -1,5 +1,6 @@
-"""Budgets: what is charged against them, the slots extra pods hold, and the words of a hold (`spec/omenative.md`
-§4.1-4.6).
+"""Budgets: what is charged against them, the slots extra pods hold, and the words of a hold.
+
+`spec/omenative.md` §4.1-4.6.
 
 Knows nothing of how pods are replaced. Rows are charged by the step of their operation, never by the strategy of the
 moment, since operations of several strategies can be in flight.
@@ -12,7 +13,6 @@ from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
-from reconciler.api.budget import resolve_budget
 from reconciler.api.replica import NO_REVISION, Index, OperationType, Phase, ReplicaSpec, RevisionName, Row, Step
 from reconciler.api.time import JUST_AFTER, Instant, Seconds, parse_instant
 from reconciler.decision import Wake
@@ -45,24 +45,11 @@ class Rolled(msgspec.Struct, frozen=True):
     wakes: tuple[Wake, ...] = ()
 
 
-def surge_limit(spec: ReplicaSpec) -> int | None:
-    """`maxSurge` in Instances; None is uncapped."""
-    return resolve_budget(spec.lifecycle.update_strategy.rolling_update.max_surge, spec.desired)
-
-
-def unavailable_limit(spec: ReplicaSpec) -> int | None:
-    """`maxUnavailable` in Instances, a rollout group's before the component's own; None is uncapped."""
-    value = spec.pacing.max_unavailable
-    if value is None:
-        value = spec.lifecycle.update_strategy.rolling_update.max_unavailable
-    return resolve_budget(value, spec.desired)
-
-
 def pod_ceiling(spec: ReplicaSpec) -> int | None:
     """The most pods the component may hold: its Instances plus the surge budget; None where that is uncapped."""
     if not spec.lifecycle.update_strategy.type.reads_surge:
         return spec.desired * spec.total_pods
-    limit = surge_limit(spec)
+    limit = spec.surge_limit
     return None if limit is None else (spec.desired + limit) * spec.total_pods
 
 

@@ -18,8 +18,6 @@ from reconciler.budgets import (
     pod_ceiling,
     prior_surge,
     rolled_not_serving,
-    surge_limit,
-    unavailable_limit,
 )
 from reconciler.decision import CreatePod, Decision, Effect, Note, ReleaseFinalizer, ReleasePod, Wake
 from reconciler.observation import Buckets, Observation
@@ -125,7 +123,7 @@ class _Pass:
             min_ready=see.min_ready,
             stuck_grace=see.policy.stuck_pod_grace,
         )
-        self._drain_denial = floor_denial(unavailable_limit(see.spec), rolled, see.target)
+        self._drain_denial = floor_denial(see.spec.unavailable_limit, rolled, see.target)
         self._continue_surges()
         if unsupported(see.spec) is not None or see.spec.paused:
             return
@@ -162,7 +160,7 @@ class _Pass:
         if blocked is not None and picked.denied:
             self._deny(blocked)
         slots = self._slots(planned, rolled)
-        ledger = SurgeLedger(surge_limit(see.spec), prior_surge(self._rows.values()), rolled, slots, see.target)
+        ledger = SurgeLedger(see.spec.surge_limit, prior_surge(self._rows.values()), rolled, slots, see.target)
         for row in picked.starts:
             reason = ledger.admit(row.index)
             if reason is None:
@@ -172,7 +170,7 @@ class _Pass:
 
     def _slots(self, planned: frozenset[Index], rolled: Rolled) -> Slots:
         see = self._see
-        if surge_limit(see.spec) is None:
+        if see.spec.surge_limit is None:
             return Slots()
         charged = set(rolled.indices)
         for row in self._rows.values():

@@ -174,7 +174,7 @@ class Effects:
         change: Callable[[Pod, Instant], JsonDict | None],
         written: list[Pod],
     ) -> None:
-        """Change one condition under an optimistic lock: from the cached pod first, after a conflict from a live read."""
+        """Change one condition under an optimistic lock: on the cached pod first, after a conflict on a live one."""
         key = Key(target.key.namespace, name)
         pod = self._cached(key)
         for attempt in range(_GATE_ATTEMPTS):

@@ -1,13 +1,13 @@
 """The manager process: informers, two controllers, and their start and stop in order.
 
-Caches are warm before the first pass. Shutdown: intake stops first, passes under way end within a grace, then the watches
-close (`docs/architecture.md`).
+Caches are warm before the first pass. Shutdown: intake stops first, passes under way end within a grace, then the
+watches close (`docs/architecture.md`).
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -15,19 +15,31 @@ import anyio
 import structlog
 
 from reconciler.api.kinds import Kind
-from reconciler.api.kube import ENDPOINT_SLICES, PODS, SERVICES, EndpointSlice, Pod
+from reconciler.api.kube import ENDPOINT_SLICES, PODS, SERVICES, EndpointSlice, Pod, Service
 from reconciler.api.meta import Key, Object
 from reconciler.api.ome import (
+    BASE_MODELS,
     CLUSTER_BASE_MODELS,
+    CLUSTER_SERVING_RUNTIMES,
     INFERENCE_REPLICAS,
+    INFERENCE_SERVICES,
+    SERVING_RUNTIMES,
+    BaseModel,
+    ClusterBaseModel,
+    ClusterServingRuntime,
     InferenceReplica,
+    InferenceService,
     Labels,
+    ServingRuntime,
 )
 from reconciler.api.time import Clock, Seconds
 from reconciler.client.api import ApiClient
 from reconciler.client.errors import NotFound
+from reconciler.components.runtimes import Runtimes
+from reconciler.components.worker import InferenceServiceReconciler
 from reconciler.controller import Controller, Reconcile
-from reconciler.events import EventRecorder
+from reconciler.decision import Severity
+from reconciler.events import EventRecorder, Involved
 from reconciler.informers import Change, Informer
 from reconciler.rotation import SERVICE_NAME_LABEL
 from reconciler.routing import ServiceKeeper
@@ -84,6 +96,64 @@ class StoreCache:
         return self._slices.store.by_index("service", str(service))
 
 
+class StoreCatalogue:
+    """The InferenceService reconciler's view of the informers."""
+
+    def __init__(
+        self,
+        services: Informer[InferenceService],
+        replicas: Informer[InferenceReplica],
+        routes: Informer[Service],
+        runtimes: Informer[ServingRuntime],
+        cluster_runtimes: Informer[ClusterServingRuntime],
+        models: Informer[BaseModel] | None,
+        cluster_models: Informer[ClusterBaseModel] | None,
+    ) -> None:
+        """Read from these."""
+        self._services = services
+        self._replicas = replicas
+        self._routes = routes
+        self._runtimes = runtimes
+        self._cluster_runtimes = cluster_runtimes
+        self._models = models
+        self._cluster_models = cluster_models
+
+    def service(self, key: Key) -> InferenceService | None:
+        """The InferenceService of this key."""
+        return self._services.store.get(key)
+
+    def replica(self, key: Key) -> InferenceReplica | None:
+        """One InferenceReplica."""
+        return self._replicas.store.get(key)
+
+    def replicas_of(self, uid: str) -> tuple[InferenceReplica, ...]:
+        """Replicas controlled by the InferenceService with this uid."""
+        return self._replicas.store.by_index("controller", uid)
+
+    def kube_service(self, key: Key) -> Service | None:
+        """One Service."""
+        return self._routes.store.get(key)
+
+    def runtimes(self) -> Runtimes:
+        """All runtimes."""
+        return Runtimes(
+            {(item.metadata.namespace, item.metadata.name): item for item in self._runtimes.store.values()},
+            {item.metadata.name: item for item in self._cluster_runtimes.store.values()},
+        )
+
+    def models(self) -> Mapping[tuple[str, str], BaseModel] | None:
+        """Namespaced models; None where their CRD is absent."""
+        if self._models is None:
+            return None
+        return {(item.metadata.namespace, item.metadata.name): item for item in self._models.store.values()}
+
+    def cluster_models(self) -> Mapping[str, ClusterBaseModel] | None:
+        """Cluster-wide models; None where their CRD is absent."""
+        if self._cluster_models is None:
+            return None
+        return {item.metadata.name: item for item in self._cluster_models.store.values()}
+
+
 class Manager:
     """One manager of one cluster."""
 
@@ -99,7 +169,7 @@ class Manager:
         self._client = client
         self._settings = settings
         self._clock = clock
-        self._random = random.Random(seed)  # noqa: S311
+        self._random = random.Random(seed)
         self.recorder = EventRecorder(client, clock)
         self._informers: list[Informer[Any]] = []
         self._controllers: list[Controller] = []
@@ -157,7 +227,7 @@ class Manager:
             namespace=self._settings.namespace if kind.namespaced else None,
             label_selector=label_selector,
             indexers=indexers,
-            random=random.Random(self._random.getrandbits(64)),  # noqa: S311
+            random=random.Random(self._random.getrandbits(64)),
         )
         self._informers.append(informer)
         return informer
@@ -180,6 +250,7 @@ class Manager:
         pods = self._informer(PODS, managed, controller=_by_controller)
         routes = self._informer(SERVICES, managed, controller=_by_controller)
         slices = self._informer(ENDPOINT_SLICES, service=_by_service)
+        owners = self._project(replicas, routes, with_models=with_models)
         worker = ReplicaReconciler(
             self._client,
             StoreCache(replicas, pods, slices),
@@ -191,26 +262,74 @@ class Manager:
         )
         controller = self._controller("inferencereplica", worker.reconcile)
         replicas.add_handler(lambda change: controller.wake(change.key))
-        pods.add_handler(lambda change: _wake_owner(controller, change))
-        routes.add_handler(lambda change: _wake_owner(controller, change))
+        replicas.add_handler(lambda change: _wake_owner(owners, change, INFERENCE_SERVICES))
+        routes.add_handler(lambda change: _wake_owner(owners, change, INFERENCE_SERVICES))
+        pods.add_handler(lambda change: _wake_owner(controller, change, INFERENCE_REPLICAS))
+        routes.add_handler(lambda change: _wake_owner(controller, change, INFERENCE_REPLICAS))
         slices.add_handler(lambda change: _wake_replica_of_slice(controller, change))
 
+    def _project(
+        self, replicas: Informer[InferenceReplica], routes: Informer[Service], *, with_models: bool
+    ) -> Controller:
+        """The controller of InferenceServices and what wakes it besides its replicas and Services."""
+        services = self._informer(INFERENCE_SERVICES)
+        runtimes = self._informer(SERVING_RUNTIMES)
+        cluster_runtimes = self._informer(CLUSTER_SERVING_RUNTIMES)
+        models = self._informer(BASE_MODELS) if with_models else None
+        cluster_models = self._informer(CLUSTER_BASE_MODELS) if with_models else None
+        reconciler = InferenceServiceReconciler(
+            self._client,
+            StoreCatalogue(services, replicas, routes, runtimes, cluster_runtimes, models, cluster_models),
+            self._clock,
+            self._settings.defaults,
+            self._announce,
+        )
+        controller = self._controller("inferenceservice", reconciler.reconcile)
 
-def _wake_owner(controller: Controller, change: Change[T]) -> None:
-    """Wake the replicas that control the object now or did before."""
+        def wake_users(change: Change[Any]) -> None:
+            for service in services.store.values():
+                key = service.metadata.key
+                if reconciler.depends_on_runtime(key, change.key.namespace, change.key.name):
+                    controller.wake(key)
+
+        def wake_all(_: Change[Any]) -> None:
+            for service in services.store.values():
+                controller.wake(service.metadata.key)
+
+        services.add_handler(lambda change: controller.wake(change.key))
+        runtimes.add_handler(wake_users)
+        cluster_runtimes.add_handler(wake_users)
+        for informer in (models, cluster_models):
+            if informer is not None:
+                informer.add_handler(wake_all)
+        return controller
+
+    async def _announce(
+        self, service: InferenceService, warning: bool, reason: str, message: str, episode: str
+    ) -> None:
+        metadata = service.metadata
+        involved = Involved(
+            INFERENCE_SERVICES.api_version, INFERENCE_SERVICES.name, metadata.namespace, metadata.name, metadata.uid
+        )
+        severity = Severity.WARNING if warning else Severity.NORMAL
+        await self.recorder.event(involved, severity, reason, message, episode=episode)
+
+
+def _wake_owner(controller: Controller, change: Change[T], kind: Kind[Any]) -> None:
+    """Wake the owners of this kind that control the object now or did before."""
     names = {
         owner.name
         for item in (change.old, change.new)
         if item is not None
         for owner in item.metadata.owner_references
-        if owner.controller and owner.kind == INFERENCE_REPLICAS.name
+        if owner.controller and owner.kind == kind.name
     }
     for name in names:
         controller.wake(Key(change.key.namespace, name))
 
 
 def _wake_replica_of_slice(controller: Controller, change: Change[EndpointSlice]) -> None:
-    """Wake the replica whose headless or routing Service the slice belongs to, by the labels it has from the Service."""
+    """Wake the replica whose Service the slice belongs to, by the labels the slice has from it."""
     for item in (change.old, change.new):
         if item is None:
             continue

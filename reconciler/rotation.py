@@ -24,7 +24,7 @@ def ready_endpoints(slices: Iterable[EndpointSlice]) -> frozenset[str]:
     return frozenset(
         endpoint.target_ref.uid
         for item in slices
-        for endpoint in item.endpoints
+        for endpoint in item.endpoints or ()
         if endpoint.target_ref is not None
         and endpoint.conditions.ready is not False
         and not endpoint.conditions.terminating
@@ -36,7 +36,7 @@ def routed_endpoints(slices: Iterable[EndpointSlice]) -> frozenset[str]:
     return frozenset(
         endpoint.target_ref.uid
         for item in slices
-        for endpoint in item.endpoints
+        for endpoint in item.endpoints or ()
         if endpoint.target_ref is not None and endpoint.conditions.ready is not False
     )
 

@@ -6,11 +6,14 @@ Each value comes from a flag or an `OME_*` variable (`reconciler.cli`); the word
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from reconciler.api.time import Seconds
+from reconciler.components.defaults import OperatorDefaults
 from reconciler.observation import Policy
+
+SETTLE = Seconds(0.05)
 
 
 @dataclass(frozen=True)
@@ -24,12 +27,14 @@ class Settings:
         settle: how long events of one component are gathered before a pass; a burst of pod events then costs one pass
             and one status write.
         policy: what the rules of a component read.
+        defaults: what InferenceServices and runtimes leave open.
         revision_history_limit: revisions kept beside those in use; None keeps all.
     """
 
     kubeconfig: Path | None = None
     namespace: str | None = None
     workers: int = 8
-    settle: Seconds = Seconds(0.05)
-    policy: Policy = Policy()
+    settle: Seconds = SETTLE
+    policy: Policy = field(default_factory=Policy)
+    defaults: OperatorDefaults = field(default_factory=OperatorDefaults)
     revision_history_limit: int | None = 10

@@ -22,7 +22,6 @@ from reconciler.api.replica import (
     StrategyType,
 )
 from reconciler.api.time import Instant, format_instant
-from reconciler.budgets import unavailable_limit
 from reconciler.decision import Wake
 from reconciler.instances.pods import InstancePod
 from reconciler.observation import Buckets, Observation
@@ -130,7 +129,7 @@ def _ready(spec: ReplicaSpec, status: ReplicaStatus, staged: tuple[Index, ...], 
         return _condition("Ready", "False", "NoReplicas", "Component has no desired Instances", now)
     if status.ready_replicas >= total:
         return _condition("Ready", "True", "AllInstancesReady", f"{status.ready_replicas}/{total} Instances Ready", now)
-    limit = unavailable_limit(spec)
+    limit = spec.unavailable_limit
     least = max(0, total - limit) if limit is not None else 0
     serving = status.serving_replicas
     if serving >= least:

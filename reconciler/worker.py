@@ -6,6 +6,7 @@ events → the instant to look again.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -28,7 +29,7 @@ from reconciler.api.time import Clock, Instant, format_instant
 from reconciler.client.errors import ApiError, Forbidden, Invalid
 from reconciler.client.protocol import Client
 from reconciler.decide import decide
-from reconciler.decision import CreatePod, Decision, Severity
+from reconciler.decision import CreatePod, Decision, Note, Severity
 from reconciler.effects import Effects, ForeignPod, Refusal, Report, RevisionGone, Target
 from reconciler.events import EventRecorder, Involved
 from reconciler.expectations import Expectations
@@ -39,6 +40,8 @@ from reconciler.observation import Observation, Policy
 from reconciler.revision_store import RevisionOwner, RevisionStore
 from reconciler.revisions import EXCLUDED_KEYS_ANNOTATION, Revision, excluded_annotations
 from reconciler.rotation import ready_endpoints, still_routed
+
+_EVENTS_AT_ONCE = 16
 
 log = structlog.get_logger(__name__)
 
@@ -252,14 +255,24 @@ class ReplicaReconciler:
         )
 
     async def _announce(self, replica: InferenceReplica, spec: ReplicaSpec, decision: Decision) -> None:
+        """Events of one Instance in their order, those of different ones side by side: the next pass waits for them."""
         involved = _involved(replica)
+        places = asyncio.Semaphore(_EVENTS_AT_ONCE)
+        by_instance: dict[int | None, list[Note]] = {}
         for item in decision.notes:
-            prefix = f"OMENative component={spec.component}"
-            if item.index is not None:
-                prefix = f"{prefix} instance={item.index}"
-            await self._recorder.event(
-                involved, item.severity, item.reason, f"{prefix} {item.message}", episode=item.episode
-            )
+            by_instance.setdefault(item.index, []).append(item)
+
+        async def say(index: int | None, notes: list[Note]) -> None:
+            prefix = f"OMENative component={spec.component}" + ("" if index is None else f" instance={index}")
+            async with places:
+                for item in notes:
+                    await self._recorder.event(
+                        involved, item.severity, item.reason, f"{prefix} {item.message}", episode=item.episode
+                    )
+
+        async with asyncio.TaskGroup() as group:
+            for index, notes in by_instance.items():
+                group.create_task(say(index, notes))
 
     async def _face(self, replica: InferenceReplica, spec: ReplicaSpec, status: ReplicaStatus, report: Report) -> None:
         """React to refused effects: a revision that can't run is held, all else is tried again with backoff."""

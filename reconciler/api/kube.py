@@ -185,10 +185,10 @@ class Endpoint(_Base, frozen=True, gc=False, rename="camel", omit_defaults=True)
 
 
 class EndpointSlice(_Base, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    """A part of a Service's endpoints."""
+    """A part of a Service's endpoints; Kubernetes writes `null` where there is none."""
 
     metadata: ObjectMeta = ObjectMeta()
-    endpoints: tuple[Endpoint, ...] = ()
+    endpoints: tuple[Endpoint, ...] | None = ()
 
 
 class ControllerRevision(_Base, frozen=True, gc=False, rename="camel", omit_defaults=True):

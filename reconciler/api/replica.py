@@ -7,6 +7,7 @@ from typing import NewType
 
 import msgspec
 
+from reconciler.api.budget import resolve_budget
 from reconciler.api.kube import Condition
 from reconciler.api.ome import InferenceReplica
 
@@ -175,6 +176,19 @@ class ReplicaSpec(_Part, frozen=True):
     def is_gang(self) -> bool:
         """Whether an Instance is a leader with workers."""
         return self.total_pods > 1
+
+    @property
+    def surge_limit(self) -> int | None:
+        """`maxSurge` in Instances; None is uncapped (§4.1)."""
+        return resolve_budget(self.lifecycle.update_strategy.rolling_update.max_surge, self.desired)
+
+    @property
+    def unavailable_limit(self) -> int | None:
+        """`maxUnavailable` in Instances, a rollout group's before the component's own; None is uncapped (§4.1)."""
+        value = self.pacing.max_unavailable
+        if value is None:
+            value = self.lifecycle.update_strategy.rolling_update.max_unavailable
+        return resolve_budget(value, self.desired)
 
     @property
     def partition(self) -> int:

@@ -1,4 +1,4 @@
-"""`ome-manager`: the commands, their flags and their variables. Exit codes: 0 done, 1 failed, 2 wrong use or settings."""
+"""`ome-manager`: commands, flags and variables. Exit codes: 0 done, 1 failed, 2 wrong use or settings."""
 
 from reconciler.cli.commands import main
 

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
-import sys
 import time
-from collections.abc import Coroutine
 from pathlib import Path
 
 import click
-import uvloop
 
 from reconciler.api.time import Instant, Seconds
+from reconciler.cli.cluster import cluster
+from reconciler.cli.demo import demo
 from reconciler.cli.logs import configure_logs
 from reconciler.cli.parameters import BudgetType, DurationType, LimitType
-from reconciler.client.errors import ApiError
+from reconciler.cli.process import carry_out, stop_signal
+from reconciler.components.defaults import OperatorDefaults
 from reconciler.observation import Policy
 from reconciler.settings import Settings
-
-FAILED = 1
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -27,8 +23,8 @@ FAILED = 1
 def main() -> None:
     """Roll GPU inference workloads on Kubernetes, Instance by Instance.
 
-    Two promises hold at every moment: a component never holds more pods than its Instances plus the surge budget, and an
-    old pod leaves rotation only after its replacement serves.
+    Two promises hold at every moment: a component never holds more pods than its Instances plus the surge budget, and
+    an old pod leaves rotation only after its replacement serves.
     """
 
 
@@ -40,7 +36,9 @@ def main() -> None:
     show_envvar=True,
     help="File to reach the cluster by. Left out inside a cluster, where the ServiceAccount's files are used.",
 )
-@click.option("--namespace", envvar="OME_NAMESPACE", show_envvar=True, help="Watch this namespace only; all by default.")
+@click.option(
+    "--namespace", envvar="OME_NAMESPACE", show_envvar=True, help="Watch this namespace only; all by default."
+)
 @click.option(
     "--workers",
     type=click.IntRange(1, 256),
@@ -170,7 +168,7 @@ def run(
     \b
     Inside a cluster:   ome-manager run
     From a workstation: ome-manager run --kubeconfig ~/.kube/config --log-format text
-    """
+    """  # noqa: D301  # click reads the character \\b as "keep these lines"
     configure_logs(log_level, json=log_format == "json")
     settings = Settings(
         kubeconfig=kubeconfig,
@@ -183,9 +181,14 @@ def run(
             scale_up_pod_batch=scale_up_pod_batch_size,
             scale_down_pod_batch=scale_down_pod_batch_size,
         ),
+        defaults=OperatorDefaults(
+            max_surge=default_max_surge,
+            max_unavailable=default_max_unavailable,
+            deployment_mode=default_deployment_mode,
+        ),
         revision_history_limit=revision_history_limit,
     )
-    _carry_out(_run_manager(settings))
+    carry_out(_run_manager(settings))
 
 
 async def _run_manager(settings: Settings) -> None:
@@ -204,28 +207,5 @@ async def _run_manager(settings: Settings) -> None:
         await transport.close()
 
 
-async def stop_signal() -> None:
-    """Wait for SIGTERM or SIGINT."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    await stop.wait()
-
-
-def _carry_out(work: Coroutine[object, object, None]) -> None:
-    """Run to the end; an error of the API is a message, not a traceback."""
-    try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(work)
-    except* ApiError as group:
-        for error in _leaves(group):
-            click.echo(f"ome-manager: {error}", err=True)
-        sys.exit(FAILED)
-
-
-def _leaves(group: BaseExceptionGroup[ApiError]) -> list[BaseException]:
-    found: list[BaseException] = []
-    for error in group.exceptions:
-        found += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
-    return found
+main.add_command(cluster)
+main.add_command(demo)

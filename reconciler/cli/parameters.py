@@ -1,4 +1,4 @@
-"""Values of flags and variables: durations with a unit, limits that can be turned off, budgets; each error says what to write."""
+"""Values of flags and variables: durations, limits that can be turned off, budgets; errors say what to write."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from reconciler.api.time import Seconds, parse_duration
 OFF = "none"
 
 
-class DurationType(click.ParamType):
+class DurationType(click.ParamType[Seconds | None]):
     """A duration such as `30s`; `none` turns the setting off where that is allowed."""
 
     name = "duration"
@@ -19,9 +19,7 @@ class DurationType(click.ParamType):
         """Allow `none` or not."""
         self._may_be_off = may_be_off
 
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Seconds | None:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Seconds | None:
         """Read the text."""
         if value is None or isinstance(value, float):
             return None if value is None else Seconds(value)
@@ -34,7 +32,7 @@ class DurationType(click.ParamType):
             self.fail(f"{error}{' or none' if self._may_be_off else ''}", param, ctx)
 
 
-class LimitType(click.ParamType):
+class LimitType(click.ParamType[int | None]):
     """A whole number >= 1; `none` for no limit."""
 
     name = "number|none"
@@ -51,14 +49,12 @@ class LimitType(click.ParamType):
         return int(text)
 
 
-class BudgetType(click.ParamType):
+class BudgetType(click.ParamType[int | str | None]):
     """A default budget: a whole number or a percentage, not zero; `none` for no default."""
 
     name = "n|n%|none"
 
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int | str | None:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | str | None:
         """Read the text."""
         if value is None or isinstance(value, int):
             return value

@@ -29,7 +29,7 @@ from reconciler.client.errors import (
 MESSAGE_LIMIT = 512
 """Characters of a server's words that are kept; a rejected object can be quoted whole in them."""
 
-_TAG = re.compile(r"<[^>]*>|\s+")
+_TAG = re.compile(r"(?:<[^>]*>|\s)+")
 
 
 class _Cause(msgspec.Struct, frozen=True, gc=False):

@@ -15,9 +15,12 @@ import ssl
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import msgspec
 import structlog
+import yaml
 
 from reconciler.api.time import Seconds
 from reconciler.client.errors import CredentialsError
@@ -196,7 +199,7 @@ def _read(
             lasts = asyncio.run(_from_file(configuration, kubeconfig))
         found = _Read(
             host=str(configuration.host).rstrip("/"),
-            proxy=configuration.proxy or None,
+            proxy=configuration.proxy or _proxy_of_environment(str(configuration.host)),
             server_name=configuration.tls_server_name or None,
             # Files often end with a newline, which a header mustn't hold.
             authorization=(configuration.api_key.get("BearerToken") or "").strip() or None,
@@ -207,7 +210,7 @@ def _read(
             lasts=lasts,
         )
         return found, _tls(found, context)
-    except (ConfigException, OSError, ValueError, TypeError, AssertionError, AttributeError) as error:
+    except (ConfigException, yaml.YAMLError, OSError, ValueError, TypeError, AssertionError, AttributeError) as error:
         # The library checks a file's shape with whatever its code trips over.
         where = f"kubeconfig {kubeconfig}" if kubeconfig else "in-cluster configuration"
         hint = "" if kubeconfig else " Outside a cluster, give --kubeconfig."
@@ -236,6 +239,14 @@ async def _from_file(configuration: Any, kubeconfig: Path) -> Seconds | None:
         return None  # the plugin promises no end: it is asked again after a 401
     left = (expiry - datetime.now(UTC)).total_seconds()
     return Seconds(max(AFTER_TROUBLE, left - BEFORE_EXPIRY, min(left / 2, BEFORE_EXPIRY)))
+
+
+def _proxy_of_environment(host: str) -> str | None:
+    """What HTTPS_PROXY, HTTP_PROXY and NO_PROXY say of this server."""
+    url = urlsplit(host)
+    if not url.hostname or proxy_bypass(url.hostname):
+        return None
+    return getproxies().get(url.scheme)
 
 
 def _tls(found: _Read, context: ssl.SSLContext | None) -> ssl.SSLContext | None:

@@ -79,9 +79,11 @@ class HttpResponse:
                 async with asyncio.timeout(self._silence):
                     chunk = await content.readany()
             except TimeoutError as error:
+                self._response.close()
                 words = f"{self._request.method} {self._request.path}: silent for {self._silence:g} s"
                 raise Silent(words) from error
             except _FAILURES as error:
+                self._response.close()
                 raise _failed(self._request, "broke off", error) from error
             if not chunk:
                 return
@@ -163,7 +165,8 @@ class HttpTransport:
                 connector=connector,
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
                 cookie_jar=aiohttp.DummyCookieJar(),
-                trust_env=True,
+                # Else ~/.netrc is read at every request, and what it says may be sent in place of our token.
+                trust_env=False,
                 read_bufsize=_READ_BUFFER,
             )
         return self._session

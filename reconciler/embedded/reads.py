@@ -118,8 +118,8 @@ class Reads:
             raise _bad_watch("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
         if initial is None and match_:
             raise _bad_watch("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
-        wants_state = initial == "true" or (initial is None and not since)
-        bookmarks = query.get("allowWatchBookmarks") in ("true", "1")
+        wants_state = flag(query, "sendInitialEvents") or (initial is None and not since)
+        bookmarks = flag(query, "allowWatchBookmarks")
         try:
             past = () if wants_state or not since else collection.since(since)
         except Refusal as refusal:
@@ -135,7 +135,7 @@ class Reads:
             since=since if since and not wants_state else self._core.version,
             initial=state,
             past=past,
-            marks_initial_end=initial == "true" and bookmarks,
+            marks_initial_end=flag(query, "sendInitialEvents") and bookmarks,
         )
 
         def ended(stream: WatchStream) -> None:
@@ -181,6 +181,12 @@ def select(resource: Resource, query: Mapping[str, str]) -> Selector:
     """
     labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
     return Selector(parse_labels(labels), parse_fields(fields, resource.group, resource.plural, resource.selectable))
+
+
+def flag(query: Mapping[str, str], field: str) -> bool:
+    """A yes or no of a query, read as Go clients and others write it: all but `false` and `0` is yes."""
+    value = query.get(field)
+    return value is not None and value.lower() not in ("false", "0")
 
 
 def _take(items: Iterator[Stored], selector: Selector, limit: int) -> tuple[list[Stored], int]:

@@ -8,6 +8,7 @@ import msgspec
 
 from reconciler.api.json import JsonDict, JsonValue, ShapeError, decode_object
 from reconciler.client.protocol import Request
+from reconciler.embedded import protobuf
 from reconciler.embedded.refusals import bad_request, no_such_resource, unsupported_media
 from reconciler.embedded.resources import Registry, Resource
 
@@ -60,14 +61,16 @@ def media_type(headers: Mapping[str, str]) -> str:
 
 
 def read_body(request: Request) -> JsonDict:
-    """The JSON object in the body.
+    """The object in the body.
 
     Raises:
         Refusal: 415 or 400, the body is something else.
     """
     kind = media_type(request.headers)
+    if kind == protobuf.MEDIA_TYPE:
+        return protobuf.decode(request.body or b"")
     if kind not in ("", "application/json"):
-        raise unsupported_media(kind, ["application/json"])
+        raise unsupported_media(kind, ["application/json", protobuf.MEDIA_TYPE])
     try:
         return decode_object(request.body or b"")
     except ShapeError as error:

@@ -14,13 +14,14 @@ from reconciler.api.time import Clock, Seconds
 from reconciler.client.protocol import PatchType, Request, Response, Transport
 from reconciler.embedded import builtin, deletion, discovery, openapi, subresources, writes
 from reconciler.embedded.answers import Answer
+from reconciler.embedded.builtin_fields import message_of
 from reconciler.embedded.core import Author, Core, WriteHook
 from reconciler.embedded.definitions import Definitions
 from reconciler.embedded.expiry import EventExpiry
 from reconciler.embedded.faults import Faults, NoFaults
 from reconciler.embedded.gc import GarbageCollector
 from reconciler.embedded.patches import json_patch, merge_patch
-from reconciler.embedded.reads import Reads, select
+from reconciler.embedded.reads import Reads, flag, select
 from reconciler.embedded.refusals import (
     Refusal,
     about,
@@ -154,7 +155,7 @@ class ApiServer:
         return answer
 
     def _handle(self, request: Request, user: str) -> Response:
-        path = request.path
+        path = request.path.rstrip("/") or "/"
         plain = discovery.plain_answer(path)
         if plain is not None:
             return plain
@@ -179,7 +180,7 @@ class ApiServer:
     def _on_collection(self, request: Request, user: str, target: Target, query: dict[str, str]) -> Response:
         resource, namespace = target.resource, target.namespace
         match request.method:
-            case "GET" if query.get("watch") in ("true", "1"):
+            case "GET" if flag(query, "watch"):
                 return self._reads.watch(resource, namespace, query, request.headers)
             case "GET":
                 return self._reads.list(resource, namespace, query, request.headers)
@@ -318,6 +319,7 @@ def _patcher(request: Request, resource: Resource | None) -> writes.Build:
     if kind not in _PATCHES or (custom and kind == PatchType.STRATEGIC.value):
         raise unsupported_media(kind, _PATCHES[:2] if custom else _PATCHES)
     patch = read_patch(request)
+    message = "autoscaling.v1.Scale" if resource is None else message_of(resource.api_version, resource.kind)
 
     def build(old: JsonObject) -> JsonDict:
         shown = resource.outward(old) if resource is not None and resource.outward is not None else dict(old)
@@ -331,7 +333,7 @@ def _patcher(request: Request, resource: Resource | None) -> writes.Build:
             merged = merge_patch(shown, patch)
             assert is_object(merged)
             return fresh(merged)
-        return fresh(strategic_merge(shown, patch))
+        return fresh(strategic_merge(shown, patch, message))
 
     return build
 

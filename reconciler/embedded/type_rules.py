@@ -110,7 +110,8 @@ class WorkloadRules(Rules):
         if self._replicas:
             spec.setdefault("replicas", 1)
         for field, value in self._defaults.items():
-            spec.setdefault(field, value)
+            if spec.get(field) in (None, {}):
+                spec[field] = value
         strategy = child(spec, "strategy")
         if strategy.get("type") == "RollingUpdate":
             rolling: JsonDict = {"maxUnavailable": "25%", "maxSurge": "25%", **child(strategy, "rollingUpdate")}

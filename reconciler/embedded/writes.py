@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from reconciler.api.json import JsonDict, JsonObject, JsonValue, thaw
+from reconciler.embedded import builtin_fields
 from reconciler.embedded import metadata as meta
 from reconciler.embedded.core import Author, Core, ends_now
 from reconciler.embedded.patches import same
@@ -55,8 +56,7 @@ def create(core: Core, author: Author, resource: Resource, namespace: str, body:
     """
     body = _as_stored(resource, body)
     check_namespace(core, resource, namespace, text(body, "metadata", "name"))
-    unknown = resource.rules.unknown_fields(body)
-    warnings = _judge_unknown(unknown, options)
+    warnings = _judge_unknown(resource, body, options, status_only=False)
     meta.born(core, resource, namespace, body)
     if resource.status and not resource.keeps_status:
         body.pop("status", None)
@@ -101,8 +101,7 @@ def replace(
     old = stored.data
     body = _as_stored(resource, build(old))
     _check_identity(resource, name, stored, body, whole=whole)
-    unknown = resource.rules.unknown_fields(body)
-    warnings = _judge_unknown(unknown, options)
+    warnings = _judge_unknown(resource, body, options, status_only=author.subresource == "status")
     meta.carried_over(resource, namespace, name, body, old)
     if author.subresource == "status":
         body = _only_status(resource, body, old)
@@ -176,10 +175,14 @@ def _check_identity(resource: Resource, name: str, stored: Stored, body: JsonObj
         raise conflict(resource.group, resource.plural, name, why)
 
 
-def _judge_unknown(unknown: Sequence[str], options: Options) -> list[str]:
+def _judge_unknown(resource: Resource, body: JsonDict, options: Options, *, status_only: bool) -> list[str]:
+    """Drop what the type does not have; refuse it or warn of it if that is asked for."""
+    if resource.custom:
+        unknown = list(resource.rules.unknown_fields(body))
+    else:
+        unknown = builtin_fields.prune(resource, body, status_only=status_only)
     if unknown and options.strict:
-        listed = ", ".join(f'unknown field "{path}"' for path in unknown)
-        raise bad_request(f"strict decoding error: {listed}")
+        raise builtin_fields.strict_refusal(resource, unknown)
     return [f'unknown field "{path}"' for path in unknown] if options.warn else []
 
 

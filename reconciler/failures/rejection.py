@@ -1,7 +1,7 @@
-"""A pod that the API server refuses for what it is (422): the revision itself is at fault (`spec/omenative.md` §3.10,
-§6.1).
+"""A pod that the API server refuses for what it is (422): the revision itself is at fault.
 
-The revision is held, so that nothing is created from it again; a source keeps serving. A new template starts afresh.
+`spec/omenative.md` §3.10, §6.1. The revision is held, so that nothing is created from it again; a source keeps
+serving. A new template starts afresh.
 """
 
 from __future__ import annotations

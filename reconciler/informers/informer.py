@@ -42,7 +42,7 @@ T = TypeVar("T", bound=Object)
 
 DELIVERY_BATCH = 500
 """Changes of a list told to the handlers before the loop gets its turn."""
-OLD_EVENTS_BEFORE_LIST = 10
+OLD_EVENTS_BEFORE_LIST = 3
 """Events older than the store in one watch, without a new one between, after which the server's history is doubted: one
 restored from a backup counts its versions again from below (H3)."""
 

@@ -265,7 +265,7 @@ def _page(state: State, page: PageArrived, now: float, random: Random) -> Steppe
 
 
 def _watch(state: State, random: Random) -> Stepped:
-    seconds = random.randint(WATCH_SECONDS, 2 * WATCH_SECONDS)
+    seconds = int(WATCH_SECONDS * (1 + random.random()))
     silence = Seconds(seconds + GRACE) if state.patient else HEARTBEAT
     watching = msgspec.structs.replace(
         state,

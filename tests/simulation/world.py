@@ -22,7 +22,6 @@ from reconciler.api.meta import Key
 from reconciler.api.ome import INFERENCE_REPLICAS, InferenceReplica
 from reconciler.api.replica import ReplicaSpec, ReplicaStatus, decode_spec, decode_status
 from reconciler.api.time import Instant, LoopClock, Seconds
-from reconciler.budgets import surge_limit
 from reconciler.client.api import ApiClient
 from reconciler.embedded.core import Write
 from reconciler.embedded.models import NORMAL, Behaviour, Behaviours, Cluster
@@ -101,9 +100,18 @@ class World:
         with suppress(asyncio.CancelledError):
             await task
 
-    async def create_replica(self, name: str = "llama-engine", **spec: object) -> InferenceReplica:
+    async def create_replica(
+        self,
+        name: str = "llama-engine",
+        *,
+        image: str = "llm:v1",
+        replicas: int = 2,
+        surge: int | str | None = 1,
+        grace: int = 30,
+        min_ready: int = 0,
+    ) -> InferenceReplica:
         """An InferenceReplica of its own, without an InferenceService."""
-        body = replica_body(name, **spec)
+        body = replica_body(name, image=image, replicas=replicas, surge=surge, grace=grace, min_ready=min_ready)
         return await self.admin.create(INFERENCE_REPLICAS, body, NAMESPACE)
 
     async def change(self, kind: Kind[object], name: str, patch: JsonObject) -> None:
@@ -177,7 +185,7 @@ class World:
         name = str(object_at(body, "metadata")["name"])
         component = Component(namespace, spec.parent_ref.name or name, spec.component)
         before = self.promised.get(component)
-        self.promised[component] = Promise(spec.desired, surge_limit(spec), spec.total_pods)
+        self.promised[component] = Promise(spec.desired, spec.surge_limit, spec.total_pods)
         if before is not None and before.instances > spec.desired:
             self.scaled_down(component)
 

@@ -18,7 +18,7 @@ from reconciler.api.json import JsonDict
 from reconciler.api.kinds import Kind
 from reconciler.api.kube import RawObject
 from reconciler.api.meta import Key
-from reconciler.api.time import Clock, Instant, format_instant
+from reconciler.api.time import Clock, Instant, Seconds, format_instant
 from reconciler.client.api import ApiClient
 from reconciler.client.errors import ApiError, NotFound
 from reconciler.client.protocol import PatchType
@@ -33,6 +33,7 @@ logger = logging.getLogger(__name__)
 SCHEDULER: Final = "default-scheduler"
 """The name under which pods ask for it, and under which it writes events."""
 
+_AFTER_FAILURE: Final = Seconds(1.0)
 _GATED_MESSAGE: Final = "Scheduling is blocked due to non-empty scheduling gates"
 
 
@@ -214,7 +215,10 @@ class Scheduler:
         except ApiError:
             self._release(pod)
             self._waiting[key] = pod
-            self._try_all_again()
+            # What this pod was given may fit another; but not at once, or two pods that fail would call each other up.
+            soon = Instant(self._clock.now() + _AFTER_FAILURE)
+            for other in self._waiting:
+                self._workers.agenda.at(other, soon)
             raise
         if self._events:
             message = f"Successfully assigned {key.namespace}/{key.name} to {node}"

@@ -40,7 +40,7 @@ async def test_get_decodes_the_object() -> None:
 
 
 async def test_list_sends_selectors_and_reads_the_page() -> None:
-    body = {"metadata": {"resourceVersion": "9", "continue": "t"}, "items": [POD]}
+    body: JsonObject = {"metadata": {"resourceVersion": "9", "continue": "t"}, "items": [POD]}
     client, transport = client_of(Answer(200, body))
     page = await client.list(PODS, label_selector="a=b", field_selector="spec.nodeName=x", limit=5)
     assert [pod.metadata.name for pod in page.items] == ["a"]

@@ -9,6 +9,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import certifi
 import pytest
 
 from reconciler.client import credentials as subject
@@ -72,11 +73,20 @@ async def test_tls_of_a_kubeconfig(tmp_path: Path) -> None:
     assert (found.server_name, found.proxy) == ("x", "http://proxy:3128")
 
 
+@pytest.mark.parametrize(("but_for", "expected"), [("", "http://proxy:3128"), ("127.0.0.1", None)])
+async def test_a_proxy_of_the_environment_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, but_for: str, expected: str | None
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://proxy:3128")
+    monkeypatch.setenv("no_proxy", but_for)
+    assert (await loaded(kubeconfig(tmp_path, {"token": "t"}))).proxy == expected
+
+
 @pytest.mark.parametrize("text", ["", "[]", "not: [yaml", "{}", '{"current-context": "gone", "contexts": []}'])
 async def test_an_unusable_kubeconfig_is_named(tmp_path: Path, text: str) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text(text)
-    with pytest.raises(CredentialsError, match="kubeconfig .* can't be used"):
+    with pytest.raises(CredentialsError, match=r"kubeconfig .* can't be used"):
         await loaded(path)
 
 
@@ -87,7 +97,7 @@ async def test_a_missing_kubeconfig_is_named(tmp_path: Path) -> None:
 
 async def test_outside_a_cluster_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    with pytest.raises(CredentialsError, match="in-cluster configuration .* give --kubeconfig"):
+    with pytest.raises(CredentialsError, match=r"in-cluster configuration .* give --kubeconfig"):
         await loaded(None)
 
 
@@ -95,7 +105,7 @@ async def test_item_6_a_service_accounts_token_is_read_again(tmp_path: Path, mon
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     (tmp_path / "token").write_text("one\n")
-    (tmp_path / "ca.crt").write_text(Path(ssl.get_default_verify_paths().cafile or _certifi()).read_text())
+    (tmp_path / "ca.crt").symlink_to(certifi.where())
     found = await loaded(None, service_account=tmp_path)
     assert found.host == "https://10.0.0.1:443"
     assert await found.authorization() == "Bearer one"
@@ -117,7 +127,7 @@ async def test_a_401_reads_at_once_but_not_again_and_again(tmp_path: Path, monke
     token.write_text("two")
     assert not await found.renew("Bearer one"), "what was read a moment ago isn't read again"
     monkeypatch.setattr(subject, "PLUGIN_REST", 0.0)
-    assert await asyncio.gather(found.renew("Bearer one"), found.renew("Bearer one")) == [True, True]
+    assert all(await asyncio.gather(found.renew("Bearer one"), found.renew("Bearer one")))
     assert await found.authorization() == "Bearer two"
 
 
@@ -148,9 +158,3 @@ async def test_an_exec_plugin_without_an_end_is_asked_after_a_401_only(
     monkeypatch.setattr(subject, "PLUGIN_REST", 0.0)
     assert await found.renew("Bearer plugin-1")
     assert await found.authorization() == "Bearer plugin-2"
-
-
-def _certifi() -> str:
-    import certifi
-
-    return certifi.where()

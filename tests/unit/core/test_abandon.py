@@ -5,16 +5,16 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from reconciler.api.replica import Ordinal, Phase, Step
+from reconciler.api.replica import Ordinal, Phase, RevisionName, Step
 from reconciler.decide import decide
 from reconciler.decision import CreatePod, DeletePod, HoldPod, OpenGate, ReleasePod, Severity
 from reconciler.instances.pods import InstancePod
 from reconciler.strategies.outcome import surge_hold, withdrawn_hold
 from tests.unit.core.world import (
+    NOW,
     A,
     B,
     C,
-    NOW,
     effects_of,
     loaded,
     observation,
@@ -80,9 +80,9 @@ class TestWhileTheSourceServes:
             assert rows_of(decision)[0].running_revision == A
 
     @pytest.mark.parametrize("target", [A, C])
-    def test_the_source_is_never_touched(self, target: str) -> None:
+    def test_the_source_is_never_touched(self, target: RevisionName) -> None:
         for replacement in (starting(0, 1, B), loaded(0, 1, B), pod(0, 1, B)):
-            decision = decide(observation([surging(0, B)], [SOURCE, replacement], target=target), NOW)  # type: ignore[arg-type]
+            decision = decide(observation([surging(0, B)], [SOURCE, replacement], target=target), NOW)
             assert all(getattr(effect, "uid", None) != SOURCE.uid for effect in decision.effects)
 
     def test_nothing_is_recorded_as_a_failure(self) -> None:
@@ -145,8 +145,8 @@ class TestAfterTheHandOver:
         decision = decide(observation([surging(0, B, Step.SURGE_DRAIN)], [HELD_SOURCE], target=C, surge=0), NOW)
         assert [type(effect) for effect in decision.effects] == [ReleasePod]
         assert decision.notes[0].message == (
-            f"abandoned surge to withdrawn revision {B}: the replacement was lost after it took over serving and nothing"
-            f" is rebuilt at it; the source returns to rotation on revision {A}"
+            f"abandoned surge to withdrawn revision {B}: the replacement was lost after it took over serving and"
+            f" nothing is rebuilt at it; the source returns to rotation on revision {A}"
         )
         assert rows_of(decision)[0].phase is Phase.READY
         assert rows_of(decision)[0].running_revision == A
@@ -159,8 +159,8 @@ class TestAfterTheHandOver:
     def test_with_both_lost_the_instance_starts_afresh_at_the_newest(self) -> None:
         decision = decide(observation([surging(0, B, Step.SURGE_DRAIN)], [], target=C), NOW)
         assert decision.notes[0].message == (
-            f"abandoned surge to withdrawn revision {B}: the replacement was lost after it took over serving and no source"
-            f" pod stands, so the Instance re-enters as a fresh start at revision {C}"
+            f"abandoned surge to withdrawn revision {B}: the replacement was lost after it took over serving and no"
+            f" source pod stands, so the Instance re-enters as a fresh start at revision {C}"
         )
         (created,) = effects_of(decision, CreatePod)
         assert isinstance(created, CreatePod)

@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.api.budget import BudgetError, check_budget, resolve_budget
 from reconciler.api.replica import Gate, Index, Operation, OperationType, Phase, Step, StrategyType
-from reconciler.api.time import JUST_AFTER, Instant
+from reconciler.api.time import JUST_AFTER, Instant, Seconds
 from reconciler.budgets import (
     Rolled,
     Slots,
@@ -18,13 +18,14 @@ from reconciler.budgets import (
 )
 from reconciler.decide import decide
 from reconciler.decision import CreatePod
+from reconciler.instances.pods import InstancePod
 from reconciler.observation import Buckets, rows_by_index
 from tests.unit.core.world import (
+    NOW,
+    REPLICA,
     A,
     B,
     C,
-    NOW,
-    REPLICA,
     effects_of,
     observation,
     pod,
@@ -32,6 +33,9 @@ from tests.unit.core.world import (
     starting,
     surging,
 )
+
+NO_SLOTS = Slots()
+ALL_SERVE = Rolled()
 
 
 @pytest.mark.parametrize(
@@ -94,15 +98,15 @@ class TestWhatIsCharged:
 
 
 class TestRolledNotServing:
-    def judge(self, pods: list[object], grace: float | None = 60.0) -> tuple[Index, ...]:
+    def judge(self, pods: list[InstancePod], grace: float | None = 60.0) -> tuple[Index, ...]:
         rows = [row(0, B), row(1, A)]
         return rolled_not_serving(
             rows,
-            Buckets(tuple(pods)),  # type: ignore[arg-type]
+            Buckets(tuple(pods)),
             B,
             NOW,
-            min_ready=0.0,  # type: ignore[arg-type]
-            stuck_grace=grace,  # type: ignore[arg-type]
+            min_ready=Seconds(0.0),
+            stuck_grace=None if grace is None else Seconds(grace),
         ).indices
 
     def test_an_unready_instance_on_the_target_holds(self) -> None:
@@ -130,11 +134,16 @@ class TestRolledNotServing:
 
 class TestExtraPodSlots:
     def slots(
-        self, pods: list[object], planned: set[int], charged: set[int] | None = None, size: int = 1, now: Instant = NOW
+        self,
+        pods: list[InstancePod],
+        planned: set[int],
+        charged: set[int] | None = None,
+        size: int = 1,
+        now: Instant = NOW,
     ) -> Slots:
         return extra_pod_slots(
             rows_by_index((row(0, B), row(1), row(2))),
-            Buckets(tuple(pods)),  # type: ignore[arg-type]
+            Buckets(tuple(pods)),
             {Index(index) for index in planned},
             {Index(index) for index in charged or set()},
             size,
@@ -187,7 +196,7 @@ class TestExtraPodSlots:
 
 
 class TestTheWordsOfAHold:
-    def deny(self, slots: Slots = Slots(), rolled: Rolled = Rolled(), limit: int = 1, rows: int = 0) -> str | None:
+    def deny(self, slots: Slots = NO_SLOTS, rolled: Rolled = ALL_SERVE, limit: int = 1, rows: int = 0) -> str | None:
         return SurgeLedger(limit, rows, rolled, slots, B).admit(Index(3))
 
     def test_zero_budget(self) -> None:
@@ -246,7 +255,8 @@ class TestTheHold:
         assert hold.gate is Gate.BUDGET
         assert hold.reason == (
             "per-Component surge budget 1 exhausted (would become 2);"
-            f" Terminating pod {REPLICA}-0-default-0 still counts against the surge budget until its deletion grace elapses"
+            f" Terminating pod {REPLICA}-0-default-0 still counts against the surge budget until its deletion grace"
+            " elapses"
         )
         assert hold.target == B
         assert decision.wake is not None

@@ -11,11 +11,11 @@ from reconciler.decision import CreatePod, DeletePod, HoldPod, OpenGate, Release
 from reconciler.instances.pods import Holder
 from reconciler.strategies.outcome import surge_hold
 from tests.unit.core.world import (
+    NOW,
+    REPLICA,
     A,
     B,
     C,
-    NOW,
-    REPLICA,
     effects_of,
     loaded,
     observation,
@@ -204,7 +204,8 @@ class TestWhoMoves:
         assert ready is not None
         assert (ready.status, ready.reason) == ("True", "Staged")
         assert ready.message == (
-            "Staged at partition 1: 1/2 Instances on llama-3-2-3b-instruct-engine-7b4c2e19, 1 held on the prior revision"
+            "Staged at partition 1: 1/2 Instances on llama-3-2-3b-instruct-engine-7b4c2e19,"
+            " 1 held on the prior revision"
         )
 
     def test_a_broken_held_instance_doesnt_stop_the_free_one(self) -> None:

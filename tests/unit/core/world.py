@@ -142,7 +142,7 @@ def observation(
     paused: bool = False,
     deleting: bool = False,
     routed: frozenset[str] = frozenset(),
-    policy: Policy = Policy(),
+    policy: Policy | None = None,
     status: ReplicaStatus | None = None,
 ) -> Observation:
     """A component whose Instances run `current` and are to reach `target`."""
@@ -174,7 +174,7 @@ def observation(
         pods=ordered,
         endpoints=frozenset(item.uid for item in ordered if item.in_rotation),
         routed=routed,
-        policy=policy,
+        policy=policy or Policy(),
     )
 
 

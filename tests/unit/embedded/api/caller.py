@@ -200,5 +200,5 @@ def definition(schema: Mapping[str, Any] = SCHEMA, **version: Any) -> dict[str, 
     }
 
 
-def thing(name: str, **spec: Any) -> dict[str, Any]:
+def thing(name: str, /, **spec: Any) -> dict[str, Any]:
     return {"apiVersion": "ex.io/v1", "kind": "Thing", "metadata": {"name": name}, "spec": {"size": 1, **spec}}

@@ -72,18 +72,22 @@ def test_json_patches_that_do_not_fit_are_refused(operations: Any, code: int) ->
     assert refused.value.code == code
 
 
-CONTAINERS = [{"name": "a", "image": "1", "env": [{"name": "X", "value": "1"}]}, {"name": "b", "image": "1"}]
+CONTAINERS: Any = [{"name": "a", "image": "1", "env": [{"name": "X", "value": "1"}]}, {"name": "b", "image": "1"}]
+POD = "core.v1.PodSpec"
+META = "meta.v1.ObjectMeta"
 
 
 @pytest.mark.parametrize(
-    ("target", "patch", "expected"),
+    ("message", "target", "patch", "expected"),
     [
         (
+            POD,
             {"containers": CONTAINERS},
             {"containers": [{"name": "b", "image": "2"}]},
             {"containers": [CONTAINERS[0], {"name": "b", "image": "2"}]},
         ),
         (
+            POD,
             {"containers": CONTAINERS},
             {"containers": [{"name": "a", "env": [{"name": "Y", "value": "2"}]}]},
             {
@@ -94,16 +98,19 @@ CONTAINERS = [{"name": "a", "image": "1", "env": [{"name": "X", "value": "1"}]},
             },
         ),
         (
+            POD,
             {"containers": CONTAINERS},
             {"containers": [{"name": "a", "$patch": "delete"}]},
             {"containers": [CONTAINERS[1]]},
         ),
         (
+            POD,
             {"containers": CONTAINERS},
             {"containers": [{"$patch": "replace"}, {"name": "c"}]},
             {"containers": [{"name": "c"}]},
         ),
         (
+            POD,
             {"containers": CONTAINERS},
             {
                 "$setElementOrder/containers": [{"name": "b"}, {"name": "a"}],
@@ -112,58 +119,72 @@ CONTAINERS = [{"name": "a", "image": "1", "env": [{"name": "X", "value": "1"}]},
             {"containers": [{"name": "b", "image": "2"}, CONTAINERS[0]]},
         ),
         (
+            "core.v1.PodStatus",
             {"conditions": [{"type": "A", "status": "True"}]},
             {"conditions": [{"type": "B", "status": "False"}]},
             {"conditions": [{"type": "A", "status": "True"}, {"type": "B", "status": "False"}]},
         ),
         (
+            META,
             {"ownerReferences": [{"uid": "1", "name": "x"}]},
             {"ownerReferences": [{"uid": "1", "$patch": "delete"}]},
             {"ownerReferences": []},
         ),
-        ({"finalizers": ["a/b"]}, {"finalizers": ["c/d"]}, {"finalizers": ["a/b", "c/d"]}),
+        (META, {"finalizers": ["a/b"]}, {"finalizers": ["c/d"]}, {"finalizers": ["a/b", "c/d"]}),
         (
+            META,
             {"finalizers": ["a/b", "c/d"]},
             {"$deleteFromPrimitiveList/finalizers": ["a/b"]},
             {"finalizers": ["c/d"]},
         ),
-        ({"tolerations": [{"key": "a"}]}, {"tolerations": [{"key": "b"}]}, {"tolerations": [{"key": "b"}]}),
+        (META, {"labels": {"a": "1", "b": "2"}}, {"labels": {"a": None, "c": "3"}}, {"labels": {"b": "2", "c": "3"}}),
+        (POD, {"tolerations": [{"key": "a"}]}, {"tolerations": [{"key": "b"}]}, {"tolerations": [{"key": "b"}]}),
         (
+            "core.v1.Container",
             {"ports": [{"containerPort": 80, "name": "x"}]},
             {"ports": [{"containerPort": 81}]},
             {"ports": [{"containerPort": 80, "name": "x"}, {"containerPort": 81}]},
         ),
         (
+            "core.v1.ServiceSpec",
             {"ports": [{"port": 80, "targetPort": 1}]},
             {"ports": [{"port": 80, "targetPort": 2}]},
             {"ports": [{"port": 80, "targetPort": 2}]},
         ),
         (
+            "discovery.v1.EndpointSlice",
+            {"ports": [{"port": 80}]},
+            {"ports": [{"port": 81}]},
+            {"ports": [{"port": 81}]},
+        ),
+        (
+            "apps.v1.DeploymentSpec",
             {"strategy": {"type": "A", "x": 1}},
             {"strategy": {"$retainKeys": ["type"], "type": "B"}},
             {"strategy": {"type": "B"}},
         ),
-        ({"a": {"b": 1}}, {"a": {"$patch": "delete"}}, {}),
-        ({"a": {"b": 1}}, {"a": {"$patch": "replace", "c": 2}}, {"a": {"c": 2}}),
-        ({"a": 1, "b": 2}, {"a": None}, {"b": 2}),
-        ({"command": ["a"]}, {"command": ["b"]}, {"command": ["b"]}),
+        (POD, {"affinity": {"b": 1}}, {"affinity": {"$patch": "delete"}}, {}),
+        (POD, {"affinity": {"b": 1}}, {"affinity": {"$patch": "replace", "c": 2}}, {"affinity": {"c": 2}}),
+        (POD, {"a": 1, "b": 2}, {"a": None}, {"b": 2}),
+        ("core.v1.Container", {"command": ["a"]}, {"command": ["b"]}, {"command": ["b"]}),
         (
+            POD,
             {"volumes": [{"name": "v", "emptyDir": {}}]},
             {"volumes": [{"name": "v", "emptyDir": None, "hostPath": {"path": "/x"}}]},
             {"volumes": [{"name": "v", "hostPath": {"path": "/x"}}]},
         ),
     ],
 )
-def test_strategic_patches_merge_keyed_lists(target: Any, patch: Any, expected: Any) -> None:
+def test_strategic_patches_merge_keyed_lists(message: str, target: Any, patch: Any, expected: Any) -> None:
     before = repr(target)
-    assert strategic_merge(target, patch) == expected
+    assert strategic_merge(target, patch, message) == expected
     assert repr(target) == before
 
 
 @pytest.mark.parametrize("patch", [{"$patch": "jump"}, {"containers": [{"image": "2"}]}])
 def test_strategic_patches_that_cannot_be_read_are_refused(patch: Any) -> None:
     with pytest.raises(Refusal) as refused:
-        strategic_merge({"containers": CONTAINERS}, patch)
+        strategic_merge({"containers": CONTAINERS}, patch, POD)
     assert refused.value.code == 400
 
 
@@ -174,7 +195,7 @@ def test_patches_through_the_server(api: Api) -> None:
     assert merged["metadata"]["labels"] == {"x": "1", "y": "2"}
     change = {"spec": {"containers": [{"name": "main", "image": "image:2"}]}}
     assert api.patch(path, change, STRATEGIC).body["spec"]["containers"][0]["image"] == "image:2"
-    operations = [
+    operations: list[dict[str, Any]] = [
         {"op": "test", "path": "/metadata/uid", "value": merged["metadata"]["uid"]},
         {"op": "replace", "path": "/metadata/labels/x", "value": "3"},
     ]

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
 from random import Random
 from typing import Any
 
@@ -50,7 +49,7 @@ class World(Api):
         self.server = ApiServer(LoopClock(EPOCH), random=Random(1), **options)
         self.transport = self.server.transport("watcher")
 
-    async def watch(self, path: str, silence: float | None = None, **query: str) -> Watch:
+    async def watch(self, path: str, *, silence: float | None = None, **query: Any) -> Watch:
         request = Request("GET", path, (("watch", "1"), *query.items()))
         limit = None if silence is None else Seconds(silence)
         response = await self.transport.send(request, connect=Seconds(1.0), silence=limit)
@@ -136,7 +135,11 @@ async def test_a_watch_ends_cleanly_at_its_timeout(world: World) -> None:
 async def test_bookmarks_come_each_minute_and_before_the_end(world: World) -> None:
     start = asyncio.get_running_loop().time()
     times: list[float] = []
-    query = {"timeoutSeconds": "150", "allowWatchBookmarks": "true", "resourceVersion": world.get(MAPS).version}
+    query: dict[str, Any] = {
+        "timeoutSeconds": "150",
+        "allowWatchBookmarks": "true",
+        "resourceVersion": world.get(MAPS).version,
+    }
     watch = await world.watch(MAPS, **query)
     world.made("/api/v1/namespaces/default/secrets", {"metadata": {"name": "s"}})
     while not watch.task.done():
@@ -158,7 +161,11 @@ async def test_without_being_asked_for_there_are_no_bookmarks(world: World) -> N
 
 async def test_initial_events_end_with_a_marked_bookmark(world: World) -> None:
     world.made(MAPS, config("a"))
-    query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
+    query: dict[str, Any] = {
+        "sendInitialEvents": "true",
+        "resourceVersionMatch": "NotOlderThan",
+        "allowWatchBookmarks": "true",
+    }
     watch = await world.watch(MAPS, **query)
     world.made(MAPS, config("b"))
     await turn()
@@ -170,7 +177,7 @@ async def test_initial_events_end_with_a_marked_bookmark(world: World) -> None:
 
 
 @pytest.mark.parametrize("query", [{"sendInitialEvents": "true"}, {"resourceVersionMatch": "NotOlderThan"}])
-async def test_initial_events_and_version_match_go_together(world: World, query: Mapping[str, str]) -> None:
+async def test_initial_events_and_version_match_go_together(world: World, query: dict[str, Any]) -> None:
     watch = await world.watch(MAPS, **query)
     assert watch.response.status == 422
     await watch.task

@@ -1,0 +1,1 @@
+"""Measurements on a real control plane; `python -m bench` runs them."""
