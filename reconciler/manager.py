@@ -249,7 +249,8 @@ class Manager:
         replicas = self._informer(INFERENCE_REPLICAS, controller=_by_controller)
         pods = self._informer(PODS, managed, controller=_by_controller)
         routes = self._informer(SERVICES, managed, controller=_by_controller)
-        slices = self._informer(ENDPOINT_SLICES, service=_by_service)
+        # The slices of a Service carry its labels; those of other Services are nobody's business here.
+        slices = self._informer(ENDPOINT_SLICES, managed, service=_by_service)
         owners = self._project(replicas, routes, with_models=with_models)
         worker = ReplicaReconciler(
             self._client,

@@ -69,7 +69,10 @@ def publish(
     )
     moving = status.current_revision != target
     status = msgspec.structs.replace(status, rollout_hold=hold if moving and not observation.deleting else None)
-    conditions = (_ready(spec, status, staged, now), _supported(spec, now))
+    conditions = [_ready(spec, status, staged, now)]
+    supported = _supported(spec, previous, now)
+    if supported is not None:
+        conditions.append(supported)
     return Published(msgspec.structs.replace(status, conditions=_merge(previous.conditions, conditions)), tuple(wakes))
 
 
@@ -114,6 +117,9 @@ def _ready(spec: ReplicaSpec, status: ReplicaStatus, staged: tuple[Index, ...], 
     free = [row for row in rows if row.index not in staged]
     if any(row.phase is Phase.FAILED for row in rows):
         return _condition("Ready", "False", "InstanceFailed", "At least one Instance has Phase=Failed", now)
+    missing = unsupported(spec) if spec.is_gang else None
+    if missing is not None:
+        return _condition("Ready", "False", missing[0], missing[1], now)
     in_flight = bool(status.current_revision) and status.current_revision != target
     settled = all(row.phase is Phase.READY and row.running_revision == target for row in free)
     if in_flight and staged and settled:
@@ -157,10 +163,12 @@ def unsupported(spec: ReplicaSpec) -> tuple[str, str] | None:
     return None
 
 
-def _supported(spec: ReplicaSpec, now: Instant) -> Condition:
+def _supported(spec: ReplicaSpec, previous: ReplicaStatus, now: Instant) -> Condition | None:
+    """Absent until something isn't supported, True again later."""
     found = unsupported(spec)
     if found is None:
-        return _condition("Supported", "True", "Supported", "", now)
+        known = previous.condition("Supported") is not None
+        return _condition("Supported", "True", "Supported", "", now) if known else None
     return _condition("Supported", "False", found[0], found[1], now)
 
 
@@ -170,7 +178,7 @@ def _condition(type_: str, status: str, reason: str, message: str, now: Instant)
     )
 
 
-def _merge(previous: tuple[Condition, ...], fresh: tuple[Condition, ...]) -> tuple[Condition, ...]:
+def _merge(previous: tuple[Condition, ...], fresh: list[Condition]) -> tuple[Condition, ...]:
     """Fresh conditions keep the time of their last flip; conditions of other types stay."""
     known = {condition.type: condition for condition in previous}
     for condition in fresh:

@@ -113,6 +113,19 @@ def prune(resource: Resource, body: JsonDict, *, status_only: bool = False) -> l
     return unknown
 
 
+def prune_metadata(metadata: JsonDict) -> None:
+    """Drop nulls and unknown fields of an object's metadata, in place.
+
+    Raises:
+        Refusal: 400, a value has the wrong type.
+    """
+    try:
+        for name in list(metadata):
+            _prune_field(metadata, name, fields_of("meta.v1.ObjectMeta") or {}, "metadata", [])
+    except _WrongTypeError as error:
+        raise bad_request(f"json: cannot unmarshal {error}") from error
+
+
 class _WrongTypeError(Exception):
     """A value that its field can't hold."""
 

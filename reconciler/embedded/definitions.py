@@ -5,6 +5,7 @@ All versions of a type share one stored form, and differ in `apiVersion` only: c
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from reconciler.api.json import JsonDict, JsonObject, JsonValue
@@ -77,6 +78,11 @@ def _structural_problems(schema: JsonObject, where: str) -> list[Cause]:
         found.append(required(f"{where}.type", "must not be empty for specified object fields"))
     if "properties" in schema and "additionalProperties" in schema:
         found.append(not_allowed(f"{where}.additionalProperties", "must not be used together with properties"))
+    pattern = text(schema, "pattern")
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        found.append(wrong(f"{where}.pattern", pattern, f"must be a valid regular expression, but isn't: {error}"))
     for key, field in child(schema, "properties").items():
         if isinstance(field, dict):
             found += _structural_problems(field, f"{where}.properties[{key}]")

@@ -41,7 +41,10 @@ def read_options(body: JsonObject, query: dict[str, str]) -> DeleteOptions:
     """
     grace = whole(body, "gracePeriodSeconds")
     if grace is None and "gracePeriodSeconds" in query:
-        grace = int(query["gracePeriodSeconds"])
+        given = query["gracePeriodSeconds"]
+        if not given.lstrip("-").isdigit():
+            raise bad_request(f'strconv.ParseInt: parsing "{given}": invalid syntax (gracePeriodSeconds)')
+        grace = int(given)
     policy = text(body, "propagationPolicy") or query.get("propagationPolicy") or None
     if policy not in (None, "Background", "Foreground", "Orphan"):
         listed = '"Background", "Foreground", "Orphan"'

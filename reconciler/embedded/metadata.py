@@ -5,30 +5,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from reconciler.api.json import JsonDict, JsonObject, JsonValue, is_array, is_object
+from reconciler.api.json import JsonDict, JsonObject, JsonValue, is_object
+from reconciler.embedded import builtin_fields
 from reconciler.embedded.core import Core
 from reconciler.embedded.refusals import Cause, Refusal, bad_request, not_allowed, required, wrong
 from reconciler.embedded.resources import Resource
 from reconciler.embedded.values import child, mine, objects, own, text, texts
 
-_FIELDS: Final = frozenset(
-    {
-        "name",
-        "generateName",
-        "namespace",
-        "uid",
-        "resourceVersion",
-        "generation",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "labels",
-        "annotations",
-        "ownerReferences",
-        "finalizers",
-        "managedFields",
-    }
-)
 _SERVERS_OWN: Final = (
     "uid",
     "generation",
@@ -79,31 +62,15 @@ def of(body: JsonDict) -> JsonDict:
     given = body.get("metadata")
     if given is not None and not is_object(given):
         raise bad_request("json: cannot unmarshal into Go struct field .metadata of type v1.ObjectMeta")
-    metadata: JsonDict = {key: value for key, value in child(body, "metadata").items() if key in _FIELDS}
-    for field in ("labels", "annotations"):
-        _check_map(metadata, field)
-    for field in ("ownerReferences", "finalizers"):
-        value = metadata.get(field)
-        if value is not None and not is_array(value):
-            raise bad_request(f"json: cannot unmarshal into Go struct field ObjectMeta.metadata.{field}")
-        if not value:
+    metadata: JsonDict = dict(child(body, "metadata"))
+    builtin_fields.prune_metadata(metadata)
+    for field in ("labels", "annotations", "ownerReferences", "finalizers"):
+        if not metadata.get(field):
             metadata.pop(field, None)
-    metadata.pop("managedFields", None)
+    for field in ("managedFields", "selfLink"):
+        metadata.pop(field, None)
     body["metadata"] = metadata
     return metadata
-
-
-def _check_map(metadata: JsonDict, field: str) -> None:
-    value = metadata.get(field)
-    if not value:
-        metadata.pop(field, None)
-        return
-    if not is_object(value):
-        raise bad_request(f"json: cannot unmarshal into Go struct field ObjectMeta.metadata.{field} of type map")
-    for item in value.values():
-        if not isinstance(item, str):
-            what = f"json: cannot unmarshal into Go struct field ObjectMeta.metadata.{field} of type string"
-            raise bad_request(what)
 
 
 def born(core: Core, resource: Resource, namespace: str, body: JsonDict) -> None:

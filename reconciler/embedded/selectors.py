@@ -12,7 +12,7 @@ import msgspec
 
 from reconciler.api.json import JsonObject, JsonValue
 from reconciler.embedded.refusals import bad_request
-from reconciler.embedded.values import child, look
+from reconciler.embedded.values import child, look, objects, text, texts
 
 _KEY = r"[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?"
 _REQUIREMENT = re.compile(
@@ -105,6 +105,7 @@ SELECTABLE: Mapping[tuple[str, str], frozenset[str]] = {
 }
 """Fields that can be selected by, per type, apart from name and namespace."""
 
+_OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "absent"}
 _STORED_AS = {"source": "source.component", "name": "metadata.name"}
 
 
@@ -155,15 +156,19 @@ def parse_fields(query: str, group: str, plural: str, extra: frozenset[str] = fr
 
 
 def matches_object(selector: JsonObject, labels: JsonObject) -> bool:
-    """Whether a `LabelSelector` object selects these labels; an empty one selects everything."""
+    """Whether a `LabelSelector` object selects these labels; an empty one selects everything.
+
+    One that can't be read selects nothing.
+    """
     for key, value in child(selector, "matchLabels").items():
         if labels.get(key) != value:
             return False
-    expressions = selector.get("matchExpressions")
-    for item in expressions if isinstance(expressions, list) else []:
-        operator = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "absent"}[item["operator"]]
-        value = labels.get(item["key"])
-        requirement = Requirement(item["key"], operator, tuple(item.get("values") or ()))
+    for item in objects(selector, "matchExpressions"):
+        operator = _OPERATORS.get(text(item, "operator"))
+        if operator is None:
+            return False
+        value = labels.get(text(item, "key"))
+        requirement = Requirement(text(item, "key"), operator, tuple(texts(item, "values")))
         if not requirement.holds(value if isinstance(value, str) else None):
             return False
     return True

@@ -148,7 +148,10 @@ def human_span(seconds: float) -> str:
 def _ago(value: JsonValue, now: Instant) -> str:
     if not isinstance(value, str) or not value:
         return "<unknown>"
-    return human_span(now - parse_instant(value))
+    try:
+        return human_span(now - parse_instant(value))
+    except ValueError:
+        return "<invalid>"
 
 
 def _age(body: JsonObject, now: Instant) -> str:

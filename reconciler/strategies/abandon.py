@@ -1,8 +1,8 @@
 """What a template change does to a surge in flight.
 
 `spec/omenative.md` §5; page, "Changing the pod template mid-surge". Before the hand-over a surge toward a withdrawn
-revision is taken back while a source serves; after it, the surge finishes on its pin unless the replacement is lost. The
-source is never touched: its uid and its gate stay.
+revision is taken back while a source serves; after it, the surge finishes on its pin unless the replacement is lost.
+The source is never touched: its uid and its gate stay.
 """
 
 from __future__ import annotations

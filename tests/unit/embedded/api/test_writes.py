@@ -88,7 +88,7 @@ def test_types_without_unconditional_updates_ask_for_the_version(api: Api) -> No
         ({"metadata": {"namespace": "other"}}, 400, "namespace of the provided object does not match"),
         ({"kind": "Secret"}, 400, "does not match the expected kind"),
         ({"apiVersion": "v2"}, 400, "does not match the expected API version"),
-        ({"metadata": {"labels": {"a": 1}}}, 400, "labels of type string"),
+        ({"metadata": {"labels": {"a": 1}}}, 400, "field metadata.labels.a of type string"),
         ({"metadata": {"resourceVersion": "x"}}, 422, "must be an integer"),
     ],
 )
