@@ -54,7 +54,9 @@ def _print(what: str, ours: Rollout, theirs: Rollout) -> None:
     print(f"\n{PODS} pods, surge 25 %, {what}")
     print(f"{'':28}{'ome-manager':>14}{'Deployment':>14}")
     print(f"{'seconds':28}{ours.seconds:>14.1f}{theirs.seconds:>14.1f}   ratio {ours.seconds / theirs.seconds:.2f}")
-    print(f"{'pods at once (ceiling)':28}{f'{ours.peak} ({ours.ceiling})':>14}{f'{theirs.peak} ({theirs.ceiling})':>14}")
+    print(
+        f"{'pods at once (ceiling)':28}{f'{ours.peak} ({ours.ceiling})':>14}{f'{theirs.peak} ({theirs.ceiling})':>14}"
+    )
     print(f"{'writes per replaced pod':28}{ours.per_pod:>14.2f}{theirs.per_pod:>14.2f}   events apart")
     rows = {kind: [count, 0] for kind, count, _ in by_kind(list(ours.writes), ours.pods)}
     for kind, count, _ in by_kind(list(theirs.writes), theirs.pods):

@@ -6,9 +6,10 @@ its deletion depends on it. "No data" is never taken for "not in rotation" (fiel
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from reconciler.api.kube import ENDPOINT_SLICES, SERVICES, EndpointSlice
+from reconciler.api.meta import Key
 from reconciler.api.replica import NO_REVISION, RevisionName
 from reconciler.client.errors import NotFound
 from reconciler.client.protocol import Reader
@@ -50,11 +51,18 @@ def draining(pods: Iterable[InstancePod]) -> list[InstancePod]:
     ]
 
 
-async def still_routed(reader: Reader, namespace: str, replica: str, pods: Iterable[InstancePod]) -> frozenset[str]:
+async def still_routed(
+    reader: Reader,
+    namespace: str,
+    replica: str,
+    pods: Iterable[InstancePod],
+    cached: Callable[[Key], Iterable[EndpointSlice]],
+) -> frozenset[str]:
     """Which of the draining pods may still get requests, read live.
 
     A pod without a revision isn't routed; nor is one whose routing Service doesn't exist. A Service without any slice
-    tells nothing yet, so its pods count as routed.
+    tells nothing yet, so its pods count as routed. Where the cache already says that a pod is routed, nothing is asked:
+    the change of that slice is what the pod waits for.
 
     Raises:
         ApiError: the API server can't be asked; nothing may be deleted then.
@@ -66,8 +74,12 @@ async def still_routed(reader: Reader, namespace: str, replica: str, pods: Itera
     routed: set[str] = set()
     for revision, held in by_revision.items():
         service = revision_service(replica, hash_of(revision))
-        page = await reader.list(ENDPOINT_SLICES, namespace, label_selector=f"{SERVICE_NAME_LABEL}={service}")
         uids = {pod.uid for pod in held}
+        known = uids & routed_endpoints(cached(Key(namespace, service)))
+        routed |= known
+        if known == uids:
+            continue
+        page = await reader.list(ENDPOINT_SLICES, namespace, label_selector=f"{SERVICE_NAME_LABEL}={service}")
         if page.items:
             routed |= uids & routed_endpoints(page.items)
         elif await _exists(reader, namespace, service):

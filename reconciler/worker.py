@@ -25,7 +25,7 @@ from reconciler.api.replica import (
     decode_spec,
     decode_status,
 )
-from reconciler.api.time import Clock, Instant, format_instant
+from reconciler.api.time import Clock, Instant, Seconds, format_instant
 from reconciler.client.errors import ApiError, Forbidden, Invalid
 from reconciler.client.protocol import Client
 from reconciler.decide import decide
@@ -42,6 +42,8 @@ from reconciler.revisions import EXCLUDED_KEYS_ANNOTATION, Revision, excluded_an
 from reconciler.rotation import ready_endpoints, still_routed
 
 _EVENTS_AT_ONCE = 16
+_COUNTS_EVERY = Seconds(0.25)
+"""How often a status that authorises nothing is stored at most; bounds what a rollout's many small steps cost."""
 
 log = structlog.get_logger(__name__)
 
@@ -107,6 +109,7 @@ class ReplicaReconciler:
         self._effects = Effects(client, clock, cache.pod)
         self._expectations = Expectations()
         self._latest: dict[Key, InferenceReplica] = {}
+        self._stored: dict[Key, Instant] = {}
         self._uids: dict[Key, str] = {}
 
     async def reconcile(self, key: Key) -> Instant | None:
@@ -157,18 +160,41 @@ class ReplicaReconciler:
         decision = decide(observation, self._clock.now())
         if not replica.metadata.terminating:
             await self._route(replica, spec, owner, decision.status)
-        if decision.status != status:
+        differs = decision.status != status
+        authorises = differs and authority(decision.status) != authority(status)
+        if authorises:
             replica = await self._store(replica, decision.status)
         report = Report()
         if decision.effects:
             aim = await self._target(replica, spec, owner, decision)
-            report = await self._effects.carry_out(aim, decision.effects)
+            report, _ = await asyncio.gather(
+                self._effects.carry_out(aim, decision.effects), self._announce(replica, spec, decision)
+            )
             self._expectations.note(key, report.written, report.deleted, self._clock.now())
-        await self._announce(replica, spec, decision)
+        else:
+            await self._announce(replica, spec, decision)
+        counts_at: Instant | None = None
+        if differs and not authorises:
+            counts_at = self._counts_due(key, bool(report.written or report.deleted))
+            if counts_at is None:
+                replica = await self._store(replica, decision.status)
         await self._face(replica, spec, decision.status, report)
         if decision.again:
             return self._clock.now()
-        return decision.wake.at if decision.wake is not None else None
+        wakes = [at for at in (counts_at, decision.wake.at if decision.wake is not None else None) if at is not None]
+        return min(wakes, default=None)
+
+    def _counts_due(self, key: Key, moved: bool) -> Instant | None:
+        """When a status that differs in counts alone is to be stored; None for now.
+
+        It authorises nothing, so it needn't precede the effects. Of a component on the move it is stored now and then:
+        the write is large, and while it is under way the component waits.
+        """
+        due = Instant(self._stored.get(key, Instant(0.0)) + _COUNTS_EVERY)
+        now = self._clock.now()
+        if now < due:
+            return due
+        return Instant(now + _COUNTS_EVERY) if moved else None
 
     async def _observe(
         self,
@@ -193,7 +219,7 @@ class ReplicaReconciler:
             label_selector=selector_text(labels),
             pods=pods,
             endpoints=ready_endpoints(self._cache.slices_of(headless)),
-            routed=await still_routed(self._client, key.namespace, key.name, pods),
+            routed=await still_routed(self._client, key.namespace, key.name, pods, self._cache.slices_of),
             policy=self._policy,
         )
 
@@ -233,6 +259,7 @@ class ReplicaReconciler:
             INFERENCE_REPLICAS, metadata.name, body, metadata.namespace, subresource="status"
         )
         self._latest[metadata.key] = stored
+        self._stored[metadata.key] = self._clock.now()
         return stored
 
     async def _target(
@@ -371,6 +398,7 @@ class ReplicaReconciler:
 
     def _forget(self, key: Key) -> None:
         self._latest.pop(key, None)
+        self._stored.pop(key, None)
         self._expectations.forget(key)
         uid = self._uids.pop(key, None)
         if uid is not None:
@@ -379,6 +407,26 @@ class ReplicaReconciler:
 
 class _Conditions(msgspec.Struct, frozen=True):
     conditions: tuple[Condition, ...] = ()
+
+
+def authority(status: ReplicaStatus) -> ReplicaStatus:
+    """The part of a status that authorises effects: all but what is merely counted."""
+    rows = tuple(
+        msgspec.structs.replace(row, pod_count=0, ready_pod_count=0, serving_pod_count=0, available_pod_count=0)
+        for row in status.instance_statuses
+    )
+    return msgspec.structs.replace(
+        status,
+        replicas=0,
+        ready_replicas=0,
+        serving_replicas=0,
+        available_replicas=0,
+        updated_replicas=0,
+        updated_ready_replicas=0,
+        instance_statuses=rows,
+        conditions=(),
+        rollout_hold=None,
+    )
 
 
 def render_status(status: ReplicaStatus) -> JsonDict:

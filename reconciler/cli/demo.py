@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
 from collections.abc import Sequence
@@ -47,7 +48,10 @@ def demo(speed: float, kubeconfig: Path, crds: Path | None, *, keep: bool) -> No
         claim(kubeconfig)
     found = definitions(crds)
     configure_logs("warning", json=False)
-    report = carry_out(_run(speed, found, kubeconfig if keep else None))
+    try:
+        report = carry_out(_run(speed, found, kubeconfig if keep else None))
+    except asyncio.CancelledError:
+        sys.exit(FAILED)  # the reader of our output has gone, so there is nobody to tell
     if not report.good:
         sys.exit(FAILED)
 
@@ -56,7 +60,9 @@ async def _run(speed: float, crds: Sequence[JsonDict], kubeconfig: Path | None) 
     from reconciler.demo import run_demo
     from reconciler.demo.printer import Printer
 
-    printer = Printer()
+    task = asyncio.current_task()
+    assert task is not None
+    printer = Printer(when_closed=task.cancel)
     stay = None if kubeconfig is None else partial(_stay, printer, kubeconfig)
     return await run_demo(printer, crds, LoopClock(Instant(time.time())), speed=speed, stay=stay)
 

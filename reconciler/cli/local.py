@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 import click
 import yaml
 
-from reconciler.api.json import JsonDict, JsonValue, is_object, objects_at, text_at
+from reconciler.api.json import JsonDict, JsonValue, is_object, object_at, objects_at, text_at
 
 if TYPE_CHECKING:
     from reconciler.demo import LocalCluster
@@ -119,6 +119,9 @@ def _leads_to_embedded(path: Path) -> bool:
         document: JsonValue = yaml.safe_load(path.read_bytes())
         if not is_object(document):
             return False
-        return [text_at(item, "name") for item in objects_at(document, "clusters")] == [CONTEXT]
+        clusters = objects_at(document, "clusters")
+        servers = [text_at(object_at(item, "cluster"), "server") for item in clusters]
+        names = [text_at(item, "name") for item in clusters]
+        return names == [CONTEXT] and servers[0].startswith("http://127.0.0.1:")
     except (OSError, ValueError, yaml.YAMLError):
         return False  # whatever it is, it isn't ours

@@ -154,20 +154,19 @@ class Narrator:
 
     def _deleted(self, pod: PodView) -> list[Line]:
         ends = pod.ends if pod.ends is not None else self._now
-        until = f"until it exits; deletionTimestamp {format_instant(ends)} ({ends - self._began:.1f}s)"
+        moment = format_instant(ends).partition("T")[2]
+        until = f"until it exits; deletionTimestamp {moment} ({ends - self._began:.1f}s)"
         found: list[Line] = []
         standing = next((other for other in self._siblings(pod) if not other.terminating), None)
         if pod.uid not in self._served and standing is not None:
-            stays = "keeps serving" if standing.serves else "stays"
-            found.append(
-                self._line(Topic.ABANDON, f"{pod.title} is deleted before it served; {standing.title} {stays}")
-            )
-        what = "its surge slot" if standing is not None else f"{pod.gpus} GPUs"
+            stays = "serves on" if standing.serves else "stays"
+            found.append(self._line(Topic.ABANDON, f"{pod.title} is withdrawn; {standing.title} {stays}"))
+        what = "its slot" if standing is not None else f"{pod.gpus} GPUs"
         return [*found, self._line(Topic.HOLD, f"{pod.name} holds {what} {until}")]
 
     def _gone(self, pod: PodView) -> list[Line]:
         if self._siblings(pod):
-            return [self._line(Topic.FREE, f"{pod.title} is gone: its surge slot and its {pod.gpus} GPUs are free")]
+            return [self._line(Topic.FREE, f"{pod.title} is gone: its slot and its {pod.gpus} GPUs are free")]
         return [self._line(Topic.GONE, f"{pod.title} is gone: its {pod.gpus} GPUs are free")]
 
     def _siblings(self, pod: PodView) -> list[PodView]:

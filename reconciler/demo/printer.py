@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Callable
+
 from rich.console import Console
 from rich.text import Text
 
 from reconciler.demo.narrator import Line, Meters, Topic
 
-COLUMNS = "  time  serving/min  GPUs/max"
+COLUMNS = "  time  serving    GPUs"
 
 _STYLES = {
     Topic.USER: "bold",
@@ -27,7 +31,7 @@ _STYLES = {
 
 def columns(line: Line) -> str:
     """Time and meters of a line."""
-    return f"{line.at:5.1f}s  {_serving(line.meters):>11}  {_gpus(line.meters):>8}"
+    return f"{line.at:5.1f}s  {_serving(line.meters):>7}  {_gpus(line.meters):>6}"
 
 
 def plain(line: Line) -> str:
@@ -35,12 +39,34 @@ def plain(line: Line) -> str:
     return f"{columns(line)}  {line.topic.value:<7}  {line.text}"
 
 
+class _Output(Console):
+    """Standard output whose reader may go away, as `head` does.
+
+    Rich would end the process then, from within whatever was being written of.
+    """
+
+    def __init__(self, when_closed: Callable[[], object]) -> None:
+        super().__init__(highlight=False)
+        self._when_closed = when_closed
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        # What Python flushes at exit must go somewhere, too.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        self._when_closed()
+
+
 class Printer:
     """Writes the demo's output; Rich decides about colour (a terminal, no NO_COLOR) and nothing else."""
 
-    def __init__(self, console: Console | None = None) -> None:
-        """Write to a console, standard output by default."""
-        self._console = console or Console(highlight=False)
+    def __init__(self, console: Console | None = None, *, when_closed: Callable[[], object] = lambda: None) -> None:
+        """Write to a console, standard output by default.
+
+        Args:
+            console: where to write.
+            when_closed: called when nobody reads standard output any more.
+        """
+        self._console = console or _Output(when_closed)
 
     def text(self, words: str = "", style: str = "") -> None:
         """Plain words."""

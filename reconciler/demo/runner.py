@@ -87,6 +87,7 @@ async def run_demo(
 
     printer.text(f"An embedded cluster of {NODES} nodes with {GPUS} GPUs each, and the manager at work on it.")
     printer.text("One pod takes 4 GPUs; 2 Instances with maxSurge 1 make a ceiling of 3 pods, 12 GPUs.")
+    printer.text("Columns: seconds; pods serving, of those promised; GPUs held, of those allowed.")
     cluster.server.add_write_hook(saw)
     manager = Manager(cluster.client(MANAGER), Settings(), clock)
     scenario = Scenario(cluster.client(), lookout, heading=printer.heading, say=say)

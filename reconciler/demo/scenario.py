@@ -1,4 +1,4 @@
-"""What the user of the demo does, and what he waits for: only requests to the API, as with `kubectl`."""
+"""What the user of the demo does and waits for: only requests to the API, as with `kubectl`."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Scenario:
         """
         self._heading("Two Instances come up")
         await self._apply()
-        await self._lookout.until("the InferenceService is Ready", lambda: self._settled("v1"))
+        await self._lookout.until("the InferenceService is Ready on v1", lambda: self._settled("v1"))
 
         self._heading("A new image: each old pod leaves only after its replacement serves")
         await self._change_image("v2")
@@ -92,8 +92,8 @@ class Scenario:
             return f"InferenceReplica {REPLICA} isn't at {version} yet; {await self._service()}"
         ready, wanted = status.updated_ready_replicas, spec.desired
         if status.current_revision != status.update_revision or (status.replicas, ready) != (wanted, wanted):
-            condition = status.condition("Ready")
-            return f"{ready}/{wanted} Instances rest on {version}: {condition.message if condition else 'no condition'}"
+            rows = "; ".join(f"Instance {row.index} is {_words(row)}" for row in status.instance_statuses)
+            return f"{ready}/{wanted} Instances rest on {version}: {rows or 'there is none'}"
         listed = len(await self._pods())
         if listed != wanted * spec.total_pods:
             return f"{listed} pods are listed, {wanted * spec.total_pods} should be"

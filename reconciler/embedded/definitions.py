@@ -148,7 +148,7 @@ class Definitions:
         spec = child(stored.data, "spec")
         group, plural = text(spec, "group"), text(spec, "names", "plural")
         self._core.registry.remove(group, plural)
-        for resource, schema in _resources(spec):
+        for resource, schema in _resources(spec, served=True):
             self._core.registry.add(resource)
             self.schemas[group, resource.version, resource.kind] = schema
         if not objects(stored.data, "status", "conditions"):
@@ -188,7 +188,7 @@ class Definitions:
         """Remove the objects of a type, whatever holds them, and serve it no longer."""
         spec = child(definition, "spec")
         group, plural = text(spec, "group"), text(spec, "names", "plural")
-        resource = next(item for item, _ in _resources(spec))
+        resource = next(item for item, _ in _resources(spec, served=False))
         for stored in list(self._core.collection((group, plural)).scan()):
             self._core.commit(_REMOVER, resource, stored, None)
         self._core.registry.remove(group, plural)
@@ -201,14 +201,14 @@ def _with_rules(resource: Resource) -> Resource:
     return Resource(**{**fields, "rules": DefinitionRules()})
 
 
-def _resources(spec: JsonObject) -> list[tuple[Resource, JsonObject]]:
-    """The served versions of a definition, the stored one first."""
+def _resources(spec: JsonObject, *, served: bool) -> list[tuple[Resource, JsonObject]]:
+    """The versions of a definition, all or the served ones, the stored one first."""
     group, names = text(spec, "group"), child(spec, "names")
     versions = sorted(objects(spec, "versions"), key=lambda version: version.get("storage") is not True)
     stored_as = f"{group}/{text(versions[0], 'name')}"
     found: list[tuple[Resource, JsonObject]] = []
     for version in versions:
-        if version.get("served") is not True:
+        if served and version.get("served") is not True:
             continue
         schema = child(version, "schema", "openAPIV3Schema")
         parts = child(version, "subresources")

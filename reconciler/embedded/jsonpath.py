@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from reconciler.api.json import JsonObject, JsonValue, is_array, is_object
+from reconciler.api.json import JsonObject, JsonValue
+from reconciler.embedded.values import is_array, is_object
 
 _STEP = re.compile(
     r"\.(?P<field>(?:[^.\[\]\\]|\\.)+)"

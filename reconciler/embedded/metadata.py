@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from reconciler.api.json import JsonDict, JsonObject, JsonValue, is_object
+from reconciler.api.json import JsonDict, JsonObject, JsonValue
 from reconciler.embedded import builtin_fields
 from reconciler.embedded.core import Core
 from reconciler.embedded.refusals import Cause, Refusal, bad_request, not_allowed, required, wrong
 from reconciler.embedded.resources import Resource
-from reconciler.embedded.values import child, mine, objects, own, text, texts
+from reconciler.embedded.values import child, is_object, mine, objects, own, text, texts
 
 _SERVERS_OWN: Final = (
     "uid",

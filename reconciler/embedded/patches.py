@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import cast
 
-from reconciler.api.json import JsonDict, JsonObject, JsonValue, canonical, is_array, is_object, thaw
+from reconciler.api.json import JsonDict, JsonObject, JsonValue, canonical, thaw
 from reconciler.embedded.refusals import Refusal, bad_request
+from reconciler.embedded.values import is_array, is_object
 
 
 def merge_patch(target: JsonValue, patch: JsonValue) -> JsonValue:

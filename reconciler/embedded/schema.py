@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from reconciler.api.json import JsonDict, JsonObject, JsonValue, is_array, is_object, thaw
+from reconciler.api.json import JsonDict, JsonObject, JsonValue, thaw
 from reconciler.embedded.patches import same
 from reconciler.embedded.refusals import Cause, duplicate, required, shown, unsupported, wrong
-from reconciler.embedded.values import child, texts
+from reconciler.embedded.values import child, is_array, is_object, texts
 
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
 INT_OR_STRING = "x-kubernetes-int-or-string"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from reconciler.api.json import JsonDict, JsonObject, is_object
+from reconciler.api.json import JsonDict, JsonObject
 from reconciler.api.time import Clock, Seconds
 from reconciler.client.protocol import PatchType, Request, Response, Transport
 from reconciler.embedded import builtin, deletion, discovery, openapi, subresources, writes
@@ -44,7 +44,7 @@ from reconciler.embedded.store import Change
 from reconciler.embedded.strategic import strategic_merge
 from reconciler.embedded.subresources import Tokens
 from reconciler.embedded.transport import LocalTransport
-from reconciler.embedded.values import fresh, text
+from reconciler.embedded.values import fresh, is_object, text
 
 ADMIN = "kubernetes-admin"
 HISTORY = 10_000

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from reconciler.api.json import JsonDict, JsonObject, JsonValue, is_array, is_object
+from reconciler.api.json import JsonDict, JsonObject, JsonValue
 from reconciler.embedded.builtin_fields import Field, fields_of
 from reconciler.embedded.refusals import bad_request
+from reconciler.embedded.values import is_array, is_object
 
 _UNKNOWN = Field(0, "", "one")
 
@@ -88,7 +89,9 @@ def _merge_array(target: Sequence[JsonValue], patch: Sequence[JsonValue], field:
         return list(patch)
     if not key:
         return [*target, *(item for item in patch if item not in target)]
-    patches = [cast("JsonObject", item) for item in patch]
+    patches = [item for item in patch if is_object(item)]
+    if len(patches) < len(patch):
+        raise bad_request(f"a list that merges by {key} holds something else than objects")
     if any(item.get("$patch") == "replace" for item in patches):
         return [item for item in patches if item.get("$patch") != "replace"]
     merged: list[JsonValue] = list(target)

@@ -7,11 +7,22 @@ one level before anything is written to it.
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Sequence
+from typing import TypeGuard, cast
 
 import msgspec
 
-from reconciler.api.json import JsonDict, JsonObject, JsonValue, is_array, is_object
+from reconciler.api.json import JsonDict, JsonObject, JsonValue
+
+
+def is_object(value: JsonValue) -> TypeGuard[JsonObject]:
+    """Whether the value is a JSON object. All trees here came from JSON, so no other mapping has to be looked for."""
+    return isinstance(value, dict)
+
+
+def is_array(value: JsonValue) -> TypeGuard[Sequence[JsonValue]]:
+    """Whether the value is a JSON array."""
+    return isinstance(value, list)
 
 
 def child(parent: JsonObject, *fields: str) -> JsonObject:

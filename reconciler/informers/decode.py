@@ -9,7 +9,7 @@ store can keep the former state and say which object it is.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 
@@ -90,6 +90,11 @@ class _WirePage(msgspec.Struct, frozen=True):
     items: list[msgspec.Raw] | None = None
 
 
+class _TypedPage(msgspec.Struct, Generic[T], frozen=True):
+    metadata: ListMeta
+    items: list[T] | None = None
+
+
 class _LooseMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     name: str
     namespace: str = ""
@@ -124,6 +129,9 @@ class Decoder(Generic[T]):
     def __init__(self, kind: Kind[T]) -> None:
         """Prepare for the kind's model."""
         self._object: msgspec.json.Decoder[T] = msgspec.json.Decoder(kind.model)
+        # A page without a surprise is decoded in one pass.
+        typed: Any = _TypedPage
+        self._page: msgspec.json.Decoder[_TypedPage[T]] = msgspec.json.Decoder(typed[kind.model])
 
     def event(self, line: bytes) -> Event[T]:
         """One line of a watch.
@@ -155,6 +163,15 @@ class Decoder(Generic[T]):
         Raises:
             NotAnEvent: the body is no list.
         """
+        try:
+            whole = self._page.decode(body)
+        except _UNFIT:
+            return self._page_by_item(body)
+        if not whole.metadata.resource_version or not all(item.metadata.name for item in whole.items or ()):
+            return self._page_by_item(body)
+        return DecodedPage(whole.metadata, whole.items or [], [], [])
+
+    def _page_by_item(self, body: bytes) -> DecodedPage[T]:
         try:
             wire = _PAGE.decode(body)
         except _UNFIT as error:

@@ -242,7 +242,8 @@ class Informer(Generic[T]):
         )
         self._last_byte = self._now()
         page = self._decoder.page(body)
-        self._writer.add_page(page.items, page.suspects)
+        version = self._state.list_version or page.metadata.resource_version
+        self._writer.add_page(page.items, page.suspects, version)
         for unknown in page.unknown:
             # Listing again would bring it again: it is counted and left out.
             self._writer.undecodable += 1

@@ -41,3 +41,13 @@ class InformerStats(msgspec.Struct, frozen=True):
     dropped_old: int
     handler_errors: int
     indexer_errors: int
+
+    @property
+    def relists(self) -> int:
+        """Lists after the first."""
+        return max(0, self.lists - 1)
+
+    @property
+    def reconnects(self) -> int:
+        """Watches that no list came before."""
+        return max(0, self.watches - self.lists)

@@ -169,17 +169,23 @@ class StoreWriter(Generic[T]):
         """Start a list aside; one under way is thrown away."""
         self._draft = _Draft(self.view._indexers)
 
-    def add_page(self, items: Iterable[T], suspects: Iterable[Unreadable]) -> None:
+    def add_page(self, items: Iterable[T], suspects: Iterable[Unreadable], version: str) -> None:
         """Add a page to the list under way.
 
         A state that is in the store already is shared, not kept twice, so that a list of an unchanged world needs no
         second set of objects.
+
+        Args:
+            items: the page's objects.
+            suspects: its items that can't be read.
+            version: the list's version, page 1's.
         """
         draft, known = self._drafting(), self.view._objects
+        rewound = is_older(version, self.view._version)
         for item in items:
             key = item.metadata.key
             old = known.get(key)
-            kept = old if old is not None and _same(old, item) and old == item else item
+            kept = old if old is not None and _same(old, item) and (not rewound or old == item) else item
             self._unindex(draft.indexes, key, draft.objects.get(key))
             draft.objects[key] = kept
             draft.suspects.pop(key, None)

@@ -6,10 +6,9 @@ import msgspec
 
 from reconciler.api.replica import Index, OperationType, Phase, Row, Step
 from reconciler.api.time import Instant
-from reconciler.decision import Effect, ReleasePod
 from reconciler.instances.pods import InstancePod
 from reconciler.observation import Buckets, Observation
-from reconciler.strategies.outcome import DELETE_DRAIN, Outcome, becomes_ready, delete_hold, drain, open_operation
+from reconciler.strategies.outcome import Outcome, becomes_ready, delete_hold, drain, open_operation
 
 
 def plan(rows: tuple[Row, ...], desired: int, listed: list[Index]) -> tuple[Index, ...]:
@@ -77,14 +76,8 @@ def delete_instance(observation: Observation, row: Row, pods: tuple[InstancePod,
 
 
 def wanted_again(row: Row, pods: tuple[InstancePod, ...], now: Instant) -> Outcome | None:
-    """Take a Deleting row back while its serving pod still stands untouched but for our hold (field bug C12)."""
+    """Take a Deleting row back while its pod still stands; upkeep then lifts our hold from it (field bug C12)."""
     standing = [pod for pod in pods if pod.ordinal == row.active_ordinal and not pod.terminating]
     if not row.running_revision or not standing or any(pod.terminating for pod in pods):
         return None
-    released: list[Effect] = [
-        ReleasePod(pod.name, pod.uid, holder)
-        for pod in standing
-        for holder in pod.holders
-        if holder.user_agent == DELETE_DRAIN
-    ]
-    return Outcome(becomes_ready(row, row.running_revision, row.active_ordinal, now), tuple(released))
+    return Outcome(becomes_ready(row, row.running_revision, row.active_ordinal, now))

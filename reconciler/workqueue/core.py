@@ -142,10 +142,9 @@ class QueueCore(Generic[K]):
 
     def take(self) -> K | None:
         """The next key to work on, None when nothing waits; the caller owns it until `done`."""
-        low = bool(self._low) and (
-            not self._high or next(iter(self._low.values())) + self._ageing <= next(iter(self._high.values()))
-        )
-        lane = self._low if low else self._high
+        lane, low = self._high, False
+        if self._low and (not lane or next(iter(self._low.values())) + self._ageing <= next(iter(lane.values()))):
+            lane, low = self._low, True
         if not lane:
             return None
         key, _ = lane.popitem(last=False)

@@ -19,6 +19,7 @@ AGEING = Seconds(5.0)
 """How much a key of the initial list yields to real changes: long beside a burst of events, short for a person."""
 RETRY_RATE = 50.0
 RETRY_BURST = 500
+_ROUNDING = 1e-6
 
 
 class ShutDown(Exception):
@@ -66,9 +67,9 @@ class WorkQueue(Generic[K]):
         """
         bucket = None if retry_rate is None else TokenBucket(retry_rate, retry_burst)
         self._core: QueueCore[K] = QueueCore(backoff or Backoff(), ageing, bucket)
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._waiters: deque[asyncio.Future[None]] = deque()
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._drained = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         # Kept apart from the handle: uvloop's has no `when()` once it is due.
         self._timer_due = 0.0
@@ -126,7 +127,6 @@ class WorkQueue(Generic[K]):
                 self._core.advance(self._now())
             key = self._core.take()
             if key is not None:
-                self._idle.clear()
                 return key
             await self._wait()
 
@@ -137,8 +137,8 @@ class WorkQueue(Generic[K]):
             ValueError: nobody has this key.
         """
         self._core.done(key, self._now())
-        if not self._core.processing:
-            self._idle.set()
+        if self._closed and not self._core.processing:
+            self._drained.set()
         self._wake()
 
     def fail(self, key: K) -> Seconds:
@@ -163,14 +163,16 @@ class WorkQueue(Generic[K]):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if not self._core.processing:
+            self._drained.set()
         while self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.done():
                 waiter.set_result(None)
 
     async def drained(self) -> None:
-        """Wait until no key is being worked on."""
-        await self._idle.wait()
+        """Wait until no key is being worked on, after `shut_down`."""
+        await self._drained.wait()
 
     async def _wait(self) -> None:
         waiter = asyncio.get_running_loop().create_future()
@@ -186,6 +188,8 @@ class WorkQueue(Generic[K]):
 
     def _wake(self) -> None:
         """Wake a waiter for each key that waits; one woken for nothing waits again."""
+        if not self._waiters:
+            return
         wanted = len(self._core)
         while wanted and self._waiters:
             waiter = self._waiters.popleft()
@@ -206,11 +210,14 @@ class WorkQueue(Generic[K]):
         self._timer = asyncio.get_running_loop().call_at(due, self._fire)
 
     def _fire(self) -> None:
-        # A timer may fire a little early: what is due is computed again, and the rest armed again.
+        # A timer may fire a little early: what is due is computed again, and the rest armed again. What floating point
+        # alone keeps from being due is due: a driven clock, which stands still meanwhile, would never reach it.
         self._timer = None
-        self._core.advance(self._now())
+        self._core.advance(self._now() + _ROUNDING)
         self._wake()
         self._arm()
 
     def _now(self) -> float:
-        return asyncio.get_running_loop().time()
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop.time()

@@ -192,9 +192,7 @@ class Rig:
         """Pods by name, of one component or of all."""
         page = await self.admin.list(PODS, self.namespace)
         return {
-            pod.metadata.name: pod
-            for pod in page.items
-            if name is None or pod.metadata.name.startswith(f"{name}-")
+            pod.metadata.name: pod for pod in page.items if name is None or pod.metadata.name.startswith(f"{name}-")
         }
 
     async def until(self, what: str, holds: Callable[[], Awaitable[object] | object], within: float = 120.0) -> None:

@@ -26,6 +26,7 @@ T = TypeVar("T")
 Item = TypeVar("Item", bound=Object)
 
 BOOKMARK_EVERY = 60.0
+ROUNDING = 1e-6
 
 
 class Asked(NamedTuple):
@@ -250,9 +251,9 @@ class Stream:
                         raise extra
                     yield extra
                     continue
-                if _now() >= self._ends:
+                if _now() >= self._ends - ROUNDING:
                     return
-                if self._server.bookmarks and _now() >= self._bookmark:
+                if self._server.bookmarks and _now() >= self._bookmark - ROUNDING:
                     self._bookmark = _now() + BOOKMARK_EVERY
                     yield event("BOOKMARK", {"metadata": {"resourceVersion": str(self.cursor)}})
                     continue

@@ -366,7 +366,7 @@ async def test_what_came_before_an_error_in_one_piece_counts() -> None:
 async def test_j12_whatever_a_stream_raises_the_informer_goes_on(error: Exception) -> None:
     server = ModelServer()
     async with running(informer_of(server)) as informer:
-        chunks, informer._chunks = informer._chunks, _Raising(error)
+        informer._chunks = _Raising(error)
         server.put("a")
         await asyncio.sleep(40)
         assert same(informer, server)

@@ -45,7 +45,7 @@ def listed(
     writer: StoreWriter[Pod], *pods: Pod, version: int, suspects: tuple[Unreadable, ...] = ()
 ) -> list[Change[Pod]]:
     writer.begin()
-    writer.add_page(pods, suspects)
+    writer.add_page(pods, suspects, str(version))
     return writer.swap(str(version))
 
 
@@ -73,11 +73,11 @@ def test_item_3_another_uid_under_a_name_is_a_deletion_and_a_new_object() -> Non
 def test_item_2_a_list_under_way_is_not_seen() -> None:
     writer = writer_of(pod("a", 1, owner="x"))
     writer.begin()
-    writer.add_page([pod("b", 11, owner="x")], [])
+    writer.add_page([pod("b", 11, owner="x")], [], "11")
     assert [item.metadata.name for item in writer.view.values()] == ["a"]
     assert [item.metadata.name for item in writer.view.by_index("owner", "x")] == ["a"]
     writer.begin()
-    writer.add_page([pod("c", 12)], [])
+    writer.add_page([pod("c", 12)], [], "12")
     writer.swap("12")
     assert [item.metadata.name for item in writer.view] == ["c"], "a list begun anew has nothing of the former"
 

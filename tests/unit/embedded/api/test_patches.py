@@ -181,7 +181,7 @@ def test_strategic_patches_merge_keyed_lists(message: str, target: Any, patch: A
     assert repr(target) == before
 
 
-@pytest.mark.parametrize("patch", [{"$patch": "jump"}, {"containers": [{"image": "2"}]}])
+@pytest.mark.parametrize("patch", [{"$patch": "jump"}, {"containers": [{"image": "2"}]}, {"containers": [1]}])
 def test_strategic_patches_that_cannot_be_read_are_refused(patch: Any) -> None:
     with pytest.raises(Refusal) as refused:
         strategic_merge({"containers": CONTAINERS}, patch, POD)
