@@ -1,8 +1,8 @@
 """100 pods, 25 % surge: this manager beside kube's Deployment controller, on one control plane of their own.
 
-What is compared: writes per replaced pod (audit log), wall time, and the most pods that hold devices at once. Twice: with
-pods that end at once, where the wall time says what the controllers cost, and with pods that take 5 s to terminate, where
-the peak says who counts a terminating pod.
+What is compared: writes per replaced pod (audit log), wall time, and the most pods that hold devices at once. Twice:
+with pods that end at once, where the wall time says what the controllers cost, and with pods that take 5 s to
+terminate, where the peak says who counts a terminating pod.
 """
 
 import tempfile

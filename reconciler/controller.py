@@ -17,6 +17,9 @@ from reconciler.client.errors import ApiError, Conflict
 from reconciler.worker import Retry
 from reconciler.workqueue import ShutDown, WorkQueue
 
+_GRAIN = Seconds(0.001)
+"""The shortest wait: below it, instants and the loop's timers are no longer told apart."""
+
 Reconcile = Callable[[Key], Awaitable[Instant | None]]
 
 log = structlog.get_logger(__name__)
@@ -82,7 +85,8 @@ class Controller:
         else:
             self.queue.forget(key)
             if wake is not None:
-                self.queue.add_after(key, Seconds(max(0.0, wake - self._clock.now())))
+                delay = wake - self._clock.now()
+                self.queue.add_after(key, Seconds(max(delay, _GRAIN) if delay > 0 else 0.0))
 
     def _retry(self, key: Key, error: ApiError | Retry) -> None:
         cause = error.__cause__ if isinstance(error, Retry) else error

@@ -17,11 +17,12 @@ from reconciler.api.json import JsonDict, ShapeError
 from reconciler.api.kube import PODS, Pod
 from reconciler.api.meta import Key, OwnerReference
 from reconciler.api.ome import INFERENCE_REPLICAS, TEARDOWN_FINALIZER, Labels
-from reconciler.api.replica import RevisionName
+from reconciler.api.replica import Index, ReplicaStatus, RevisionName
 from reconciler.api.time import Clock, Instant
 from reconciler.client.errors import AlreadyExists, ApiError, Conflict, NotFound
 from reconciler.client.protocol import Client, PatchType, Preconditions
 from reconciler.decision import CreatePod, DeletePod, Effect, HoldPod, OpenGate, ReleaseFinalizer, ReleasePod
+from reconciler.instances.pods import InstancePod
 from reconciler.instances.render import PodIdentity, render_pod
 
 _AT_ONCE = 16
@@ -64,6 +65,36 @@ class Report(msgspec.Struct, frozen=True):
     written: tuple[Pod, ...] = ()
     deleted: Mapping[str, str] = {}
     refusals: tuple[Refusal, ...] = ()
+
+
+def split(
+    effects: tuple[Effect, ...], pods: tuple[InstancePod, ...], stored: ReplicaStatus, decided: ReplicaStatus
+) -> tuple[tuple[Effect, ...], tuple[Effect, ...]]:
+    """Effects that the stored rows authorise already, and those that have to wait for the decided ones.
+
+    An effect of an Instance whose row stays as it is needs nothing stored first (design rule 3).
+    """
+    before = {row.index: row.authority for row in stored.instance_statuses}
+    after = {row.index: row.authority for row in decided.instance_statuses}
+    index_of = {pod.uid: pod.index for pod in pods}
+    early: list[Effect] = []
+    late: list[Effect] = []
+    for effect in effects:
+        match effect:
+            case CreatePod(index=index):
+                known: Index | None = index
+            case ReleaseFinalizer():
+                known = None
+            case _:
+                known = index_of.get(effect.uid)
+        settled = known is not None and known in before and before[known] == after.get(known)
+        (early if settled else late).append(effect)
+    return tuple(early), tuple(late)
+
+
+def joined(one: Report, other: Report) -> Report:
+    """Two reports of one pass as one."""
+    return Report((*one.written, *other.written), {**one.deleted, **other.deleted}, (*one.refusals, *other.refusals))
 
 
 class RevisionGone(Exception):

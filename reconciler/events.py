@@ -1,12 +1,15 @@
 """Events, once per cause: the name is made from the cause, so a repetition meets the event already there.
 
-Losing an event is no reason to fail a reconcile: it is logged and dropped.
+Losing an event is no reason to fail a reconcile, nor to delay one: events are written beside it, and what can't be
+written is logged and dropped.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections import OrderedDict
+from collections.abc import Coroutine
 
 import msgspec
 import structlog
@@ -20,6 +23,7 @@ from reconciler.decision import Severity
 
 _REMEMBERED = 4096
 _MESSAGE_LIMIT = 1024
+_AT_ONCE = 4
 
 log = structlog.get_logger(__name__)
 
@@ -43,6 +47,23 @@ class EventRecorder:
         self._clock = clock
         self._component = component
         self._seen: OrderedDict[str, None] = OrderedDict()
+        self._places = asyncio.Semaphore(_AT_ONCE)
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    def beside(self, work: Coroutine[object, object, None]) -> None:
+        """Write events while the reconcile goes on; `flush` waits for them."""
+        task = asyncio.get_running_loop().create_task(self._limited(work))
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+
+    async def flush(self) -> None:
+        """Wait for all events that are being written."""
+        while self._under_way:
+            await asyncio.wait(self._under_way)
+
+    async def _limited(self, work: Coroutine[object, object, None]) -> None:
+        async with self._places:
+            await work
 
     async def event(
         self, involved: Involved, severity: Severity, reason: str, message: str, *, episode: str = ""

@@ -37,8 +37,14 @@ class Expectations:
         if not written and not deleted:
             return
         before = self._pending.get(component)
-        version = max((int(pod.metadata.resource_version) for pod in written), default=before.version if before else 0)
+        version = max(
+            (int(pod.metadata.resource_version) for pod in written),
+            default=0,
+        )
         gone = {Key(component.namespace, name): uid for name, uid in deleted.items()}
+        if before is not None:
+            version = max(version, before.version)
+            gone = {**before.deleted, **gone}
         self._pending[component] = Pending(version, gone, Instant(now + PATIENCE))
 
     def waiting(self, component: Key, seen: int, cached: Callable[[Key], Pod | None], now: Instant) -> Instant | None:

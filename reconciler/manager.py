@@ -34,7 +34,7 @@ from reconciler.api.ome import (
 )
 from reconciler.api.time import Clock, Seconds
 from reconciler.client.api import ApiClient
-from reconciler.client.errors import NotFound
+from reconciler.client.errors import NotFound, Throttled, Unavailable
 from reconciler.components.runtimes import Runtimes
 from reconciler.components.worker import InferenceServiceReconciler
 from reconciler.controller import Controller, Reconcile
@@ -50,6 +50,7 @@ from reconciler.workqueue import WorkQueue
 T = TypeVar("T", bound=Object)
 
 SHUTDOWN_GRACE = Seconds(20.0)
+START_PATIENCE = Seconds(60.0)
 
 log = structlog.get_logger(__name__)
 
@@ -208,15 +209,29 @@ class Manager:
                         controller.queue.shut_down()
                     # Passes under way end by themselves; what is still at it after the grace is cut off.
                     workers.cancel_scope.deadline = anyio.current_time() + SHUTDOWN_GRACE
+            with anyio.move_on_after(SHUTDOWN_GRACE):
+                await self.recorder.flush()
             watches.cancel_scope.cancel()
 
     async def _served(self, kind: Kind[Any]) -> bool:
-        """Whether the server knows a type that may be absent."""
-        try:
-            await self._client.list(kind, limit=1)
-        except NotFound:
-            return False
-        return True
+        """Whether the server knows a type that may be absent; a server that doesn't answer yet is waited for.
+
+        Raises:
+            ApiError: it gave no answer within a minute, or one that waiting doesn't mend.
+        """
+        deadline = anyio.current_time() + START_PATIENCE
+        while True:
+            try:
+                await self._client.list(kind, limit=1)
+            except NotFound:
+                return False
+            except (Unavailable, Throttled) as error:
+                if anyio.current_time() >= deadline:
+                    raise
+                log.warning("the API server doesn't answer yet", error=str(error))
+                await anyio.sleep(error.retry_after or 1.0)
+            else:
+                return True
 
     def _informer(
         self, kind: Kind[T], label_selector: str = "", **indexers: Callable[[T], Iterable[str]]

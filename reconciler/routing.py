@@ -9,21 +9,23 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
-from reconciler.api.json import JsonDict, JsonObject, decode_object, text_at
+from reconciler.api.json import JsonDict, JsonObject, decode_object, object_at, text_at
 from reconciler.api.kube import SERVICES, Service
 from reconciler.api.meta import Key, OwnerReference, owner_reference
+from reconciler.api.names import shorten
 from reconciler.api.ome import API_VERSION, INFERENCE_REPLICAS, InferenceReplica, Labels
 from reconciler.api.replica import ReplicaSpec
 from reconciler.client.errors import AlreadyExists, NotFound
 from reconciler.client.protocol import Client, Preconditions
-from reconciler.instances.identity import component_labels, headless_service, revision_service
+from reconciler.components.services import service_patch
+from reconciler.instances.identity import SERVICE_NAME_LIMIT, component_labels, headless_service, revision_service
 from reconciler.revisions import Revision, main_container_ports
 
 log = structlog.get_logger(__name__)
 
 
-class NameConflict(Exception):
-    """A Service of the wanted name belongs to somebody else."""
+class NameConflict(AlreadyExists):
+    """A Service of the wanted name belongs to somebody else; trying again, with backoff, finds out when it is gone."""
 
 
 class ServiceKeeper:
@@ -67,6 +69,11 @@ class ServiceKeeper:
             raise NameConflict(
                 f"Service {key} exists and isn't this InferenceReplica's; delete it or rename the InferenceService"
             )
+        if found.metadata.terminating:
+            return  # its name frees first; the deletion wakes us
+        patch = _mending(found, body)
+        if patch is not None:
+            await self._client.patch(SERVICES, key.name, patch, key.namespace)
 
     async def _remove(self, service: Service) -> None:
         try:
@@ -92,8 +99,13 @@ def render_services(replica: InferenceReplica, spec: ReplicaSpec, revisions: Map
         port = _routing_port(revision)
         if port is not None:
             bodies.append(_service(service, replica, owner, chosen, {"ports": [port]}))
-        bodies.append(_headless(f"{service}-headless", replica, owner, chosen))
+        bodies.append(_headless(revision_headless_service(name, digest), replica, owner, chosen))
     return bodies
+
+
+def revision_headless_service(replica: str, revision_hash: str) -> str:
+    """The Service that gives the pods of one revision their addresses, ready or not."""
+    return shorten(f"{replica}-rev-{revision_hash}-headless", SERVICE_NAME_LIMIT)
 
 
 def _routing_port(revision: Revision) -> JsonDict | None:
@@ -126,6 +138,14 @@ def _service(
         },
         "spec": {"type": "ClusterIP", "selector": dict(selector), **spec},
     }
+
+
+def _mending(found: Service, body: JsonDict) -> JsonDict | None:
+    """The merge patch that undoes what others did to our Service; None where nothing is to be undone."""
+    patch = service_patch(found, body) or {}
+    if object_at(body, "spec").get("publishNotReadyAddresses") and not found.spec.publish_not_ready_addresses:
+        patch["spec"] = {**object_at(patch, "spec"), "publishNotReadyAddresses": True}
+    return patch or None
 
 
 def _metadata(body: JsonDict) -> JsonObject:

@@ -13,6 +13,7 @@ from typing import Protocol
 import msgspec
 import structlog
 
+from reconciler.api.budget import BudgetError, check_budget
 from reconciler.api.json import JsonDict, ShapeError, decode_object
 from reconciler.api.kube import Condition, EndpointSlice, Pod
 from reconciler.api.meta import Key, OwnerReference
@@ -29,8 +30,8 @@ from reconciler.api.time import Clock, Instant, Seconds, format_instant
 from reconciler.client.errors import ApiError, Forbidden, Invalid
 from reconciler.client.protocol import Client
 from reconciler.decide import decide
-from reconciler.decision import CreatePod, Decision, Note, Severity
-from reconciler.effects import Effects, ForeignPod, Refusal, Report, RevisionGone, Target
+from reconciler.decision import CreatePod, Decision, Effect, Note, Severity
+from reconciler.effects import Effects, ForeignPod, Refusal, Report, RevisionGone, Target, joined, split
 from reconciler.events import EventRecorder, Involved
 from reconciler.expectations import Expectations
 from reconciler.failures.rejection import reject
@@ -40,8 +41,9 @@ from reconciler.observation import Observation, Policy
 from reconciler.revision_store import RevisionOwner, RevisionStore
 from reconciler.revisions import EXCLUDED_KEYS_ANNOTATION, Revision, excluded_annotations
 from reconciler.rotation import ready_endpoints, still_routed
+from reconciler.routing import NameConflict
+from reconciler.stored import authority, render_status
 
-_EVENTS_AT_ONCE = 16
 _COUNTS_EVERY = Seconds(0.25)
 """How often a status that authorises nothing is stored at most; bounds what a rollout's many small steps cost."""
 
@@ -132,7 +134,9 @@ class ReplicaReconciler:
             return until
         try:
             spec, status = decode_spec(replica), decode_status(replica)
-        except msgspec.ValidationError as error:
+            if not replica.metadata.terminating:
+                _check_budgets(spec)
+        except (msgspec.ValidationError, BudgetError) as error:
             await self._report_shape(replica, str(error))
             return None
         if not replica.metadata.terminating and TEARDOWN_FINALIZER not in replica.metadata.finalizers:
@@ -162,17 +166,22 @@ class ReplicaReconciler:
             await self._route(replica, spec, owner, decision.status)
         differs = decision.status != status
         authorises = differs and authority(decision.status) != authority(status)
-        if authorises:
-            replica = await self._store(replica, decision.status)
+        early, late = split(decision.effects, observation.pods, status, decision.status)
+        aim = await self._target(replica, spec, owner, decision) if decision.effects else None
         report = Report()
-        if decision.effects:
-            aim = await self._target(replica, spec, owner, decision)
-            report, _ = await asyncio.gather(
-                self._effects.carry_out(aim, decision.effects), self._announce(replica, spec, decision)
-            )
-            self._expectations.note(key, report.written, report.deleted, self._clock.now())
+        if authorises:
+            # What the stored rows allow already needn't wait for the ones being stored.
+            first = asyncio.create_task(self._carry_out(aim, early))
+            try:
+                replica = await self._store(replica, decision.status)
+            finally:
+                report = await first
         else:
-            await self._announce(replica, spec, decision)
+            late = decision.effects
+        if aim is not None:
+            aim = msgspec.structs.replace(aim, resource_version=replica.metadata.resource_version)
+        report = joined(report, await self._carry_out(aim, late))
+        self._announce(replica, spec, decision)
         counts_at: Instant | None = None
         if differs and not authorises:
             counts_at = self._counts_due(key, bool(report.written or report.deleted))
@@ -183,6 +192,13 @@ class ReplicaReconciler:
             return self._clock.now()
         wakes = [at for at in (counts_at, decision.wake.at if decision.wake is not None else None) if at is not None]
         return min(wakes, default=None)
+
+    async def _carry_out(self, aim: Target | None, effects: tuple[Effect, ...]) -> Report:
+        if aim is None or not effects:
+            return Report()
+        report = await self._effects.carry_out(aim, effects)
+        self._expectations.note(aim.key, report.written, report.deleted, self._clock.now())
+        return report
 
     def _counts_due(self, key: Key, moved: bool) -> Instant | None:
         """When a status that differs in counts alone is to be stored; None for now.
@@ -238,7 +254,14 @@ class ReplicaReconciler:
         names |= {row.operation.target_revision for row in status.instance_statuses if row.operation is not None}
         names |= {pod.revision for pod in self._pods(replica)}
         loaded = [await self._revisions.load(owner, name) for name in sorted(names - {NO_REVISION})]
-        await self._routing.ensure(replica, spec, {item.hash: item for item in loaded if item is not None})
+        try:
+            await self._routing.ensure(replica, spec, {item.hash: item for item in loaded if item is not None})
+        except NameConflict as error:
+            episode = str(replica.metadata.generation)
+            await self._recorder.event(
+                _involved(replica), Severity.WARNING, "NameConflict", str(error), episode=episode
+            )
+            raise
 
     async def _store(self, replica: InferenceReplica, status: ReplicaStatus) -> InferenceReplica:
         """Store the status; a replica that changed meanwhile refuses it, and the next pass decides afresh."""
@@ -281,25 +304,22 @@ class ReplicaReconciler:
             hashes={item.name: item.hash for item in loaded if item is not None},
         )
 
-    async def _announce(self, replica: InferenceReplica, spec: ReplicaSpec, decision: Decision) -> None:
-        """Events of one Instance in their order, those of different ones side by side: the next pass waits for them."""
+    def _announce(self, replica: InferenceReplica, spec: ReplicaSpec, decision: Decision) -> None:
+        """Events of one Instance in their order, those of different ones side by side; the next pass doesn't wait."""
         involved = _involved(replica)
-        places = asyncio.Semaphore(_EVENTS_AT_ONCE)
         by_instance: dict[int | None, list[Note]] = {}
         for item in decision.notes:
             by_instance.setdefault(item.index, []).append(item)
 
         async def say(index: int | None, notes: list[Note]) -> None:
             prefix = f"OMENative component={spec.component}" + ("" if index is None else f" instance={index}")
-            async with places:
-                for item in notes:
-                    await self._recorder.event(
-                        involved, item.severity, item.reason, f"{prefix} {item.message}", episode=item.episode
-                    )
+            for item in notes:
+                await self._recorder.event(
+                    involved, item.severity, item.reason, f"{prefix} {item.message}", episode=item.episode
+                )
 
-        async with asyncio.TaskGroup() as group:
-            for index, notes in by_instance.items():
-                group.create_task(say(index, notes))
+        for index, notes in by_instance.items():
+            self._recorder.beside(say(index, notes))
 
     async def _face(self, replica: InferenceReplica, spec: ReplicaSpec, status: ReplicaStatus, report: Report) -> None:
         """React to refused effects: a revision that can't run is held, all else is tried again with backoff."""
@@ -409,43 +429,21 @@ class _Conditions(msgspec.Struct, frozen=True):
     conditions: tuple[Condition, ...] = ()
 
 
-def authority(status: ReplicaStatus) -> ReplicaStatus:
-    """The part of a status that authorises effects: all but what is merely counted."""
-    rows = tuple(
-        msgspec.structs.replace(row, pod_count=0, ready_pod_count=0, serving_pod_count=0, available_pod_count=0)
-        for row in status.instance_statuses
-    )
-    return msgspec.structs.replace(
-        status,
-        replicas=0,
-        ready_replicas=0,
-        serving_replicas=0,
-        available_replicas=0,
-        updated_replicas=0,
-        updated_ready_replicas=0,
-        instance_statuses=rows,
-        conditions=(),
-        rollout_hold=None,
-    )
+def _check_budgets(spec: ReplicaSpec) -> None:
+    """The CRD lets malformed budgets of a replica through; one is named here before any rule reads it.
 
-
-def render_status(status: ReplicaStatus) -> JsonDict:
-    """A status as stored: empty parts left out, counts always there, so that a printed zero is a zero."""
-    rendered: JsonDict = msgspec.to_builtins(status)
-    for count in (
-        "observedGeneration",
-        "replicas",
-        "readyReplicas",
-        "servingReplicas",
-        "availableReplicas",
-        "updatedReplicas",
-        "updatedReadyReplicas",
-    ):
-        rendered.setdefault(count, 0)
-    rendered["instanceStatuses"] = [
-        {"index": row.index, "phase": row.phase.value, **msgspec.to_builtins(row)} for row in status.instance_statuses
-    ]
-    return rendered
+    Raises:
+        BudgetError: naming the field.
+    """
+    rolling = spec.lifecycle.update_strategy.rolling_update
+    budgets = {
+        "spec.lifecycle.updateStrategy.rollingUpdate.maxSurge": rolling.max_surge,
+        "spec.lifecycle.updateStrategy.rollingUpdate.maxUnavailable": rolling.max_unavailable,
+        "spec.pacing.maxUnavailable": spec.pacing.max_unavailable,
+    }
+    for field, value in budgets.items():
+        if value is not None:
+            check_budget(value, field)
 
 
 def _excluded(replica: InferenceReplica) -> frozenset[str]:

@@ -244,6 +244,11 @@ class Row(_Part, frozen=True):
     last_failure: Termination | None = None
     announced: tuple[str, ...] = ()
 
+    @property
+    def authority(self) -> Row:
+        """The row without what is merely counted: the part that authorises effects."""
+        return msgspec.structs.replace(self, pod_count=0, ready_pod_count=0, serving_pod_count=0, available_pod_count=0)
+
     def at_step(self, *steps: Step) -> bool:
         """Whether the row's operation stands at one of these steps."""
         return self.operation is not None and self.operation.step in steps

@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class StrategyDefaults:
+    """How one component is updated where neither its InferenceService nor its runtime says so.
+
+    Attributes:
+        type: the strategy; empty for `SurgeThenDrain`.
+        max_surge: surge budget if the strategy reads it; None leaves it uncapped.
+        max_unavailable: unavailability budget if the strategy reads that; None leaves it uncapped.
+    """
+
+    type: str = "SurgeThenDrain"
+    max_surge: int | str | None = "25%"
+    max_unavailable: int | str | None = "25%"
 
 
 @dataclass(frozen=True)
@@ -18,6 +34,7 @@ class OperatorDefaults:
         model_path_template: `MODEL_PATH` where model CRDs are absent, with `{name}`; empty leaves it out.
         accelerator_resources: resource names that count as GPUs, first match wins.
         termination_grace_seconds: grace of pods that name none.
+        components: strategies of single components; theirs hold instead of the three values above, all together.
     """
 
     strategy_type: str = "SurgeThenDrain"
@@ -28,3 +45,9 @@ class OperatorDefaults:
     model_path_template: str = ""
     accelerator_resources: tuple[str, ...] = ("nvidia.com/gpu",)
     termination_grace_seconds: int = 600
+    components: Mapping[str, StrategyDefaults] = field(default_factory=dict)
+
+    def strategy_of(self, component: str) -> StrategyDefaults:
+        """What holds for a component."""
+        common = StrategyDefaults(self.strategy_type, self.max_surge, self.max_unavailable)
+        return self.components.get(component, common)

@@ -1,7 +1,8 @@
 """The strategic merge of component layers (`spec/components.md` §3.2), on plain JSON, without changing its input.
 
 Later layers win. Scalars are set or inherited, maps merge by key, the named lists merge by their key, all other lists
-are replaced whole. An empty string, list or map, a null, and a plain bool's `false` are "unset"; explicit numbers count.
+are replaced whole. An empty string, list or map, a null, and a plain bool's `false` are "unset"; explicit numbers
+count.
 """
 
 from __future__ import annotations
@@ -21,6 +22,21 @@ _LIST_KEYS = {
     "hostAliases": "ip",
     "topologySpreadConstraints": "topologyKey",
 }
+
+_MAPS = frozenset(
+    {
+        "labels",
+        "annotations",
+        "nodeSelector",
+        "matchLabels",
+        "limits",
+        "requests",
+        "overhead",
+        "config",
+        "servicePortAppProtocols",
+    }
+)
+"""Maps of users' own keys: an empty value there is a value (`node-role.kubernetes.io/gpu: ""`), not an unset field."""
 
 _REPLACED_ITEMS = frozenset({"volumes"})
 """Lists whose items replace their namesake whole: a volume's source can't be mixed."""
@@ -53,7 +69,7 @@ def merge(base: JsonObject, over: JsonObject) -> JsonDict:
         if key == "env" and is_array(value) and is_array(before):
             merged[key] = _merge_env(before, value)
         elif is_object(value) and is_object(before):
-            merged[key] = merge(before, value)
+            merged[key] = _merge_map(before, value) if key in _MAPS else merge(before, value)
         elif is_array(value) and is_array(before) and key in _LIST_KEYS:
             merged[key] = _merge_list(before, value, _LIST_KEYS[key], whole=key in _REPLACED_ITEMS)
         else:
@@ -77,6 +93,10 @@ def _unset(key: str, value: JsonValue) -> bool:
     if isinstance(value, str):
         return value == ""
     return (is_array(value) or is_object(value)) and not value and key != "emptyDir"
+
+
+def _merge_map(base: JsonObject, over: JsonObject) -> JsonDict:
+    return {**thaw_object(base), **{key: thaw(value) for key, value in over.items() if value is not None}}
 
 
 def _merge_env(base: Sequence[JsonValue], over: Sequence[JsonValue]) -> list[JsonValue]:

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 import msgspec
 
 from reconciler.api.json import JsonDict
+from reconciler.api.names import shorten
 from reconciler.api.ome import BaseModel, ClusterBaseModel
 from reconciler.components.refusal import SPEC_ACCEPTED, Refusal, invalid
-from reconciler.components.shapes import FormatName, ModelReference
+from reconciler.components.shapes import ABSENT, EMPTY, FormatName, ModelReference, read_struct
 
 MOUNT = "/opt/ml/model"
 _SELECTOR_LIMIT = 32
@@ -33,6 +34,7 @@ class ModelShape(msgspec.Struct, frozen=True, rename="camel"):
     model_architecture: str = ""
     quantization: str = ""
     model_parameter_size: str = ""
+    diffusion_pipeline: msgspec.Raw = ABSENT
 
 
 class Model(msgspec.Struct, frozen=True):
@@ -59,22 +61,23 @@ class Model(msgspec.Struct, frozen=True):
         """Volume and mount of its files; None when there is nothing to mount."""
         if self.shape is None:
             return None
+        name = shorten(self.name.replace(".", "-"), 63)  # a volume's name is a DNS label, a model's may have dots
         uri = self.shape.storage.storage_uri
         if uri.startswith("pvc://"):
             claim, _, sub = uri.removeprefix("pvc://").partition("/")
             claim = claim.rpartition(":")[2]
             volume: JsonDict = {
-                "name": self.name,
+                "name": name,
                 "persistentVolumeClaim": {"claimName": claim, "readOnly": True},
             }
-            mount: JsonDict = {"name": self.name, "mountPath": MOUNT, "readOnly": True}
+            mount: JsonDict = {"name": name, "mountPath": MOUNT, "readOnly": True}
             return volume, {**mount, "subPath": sub} if sub else mount
         if not self.shape.storage.path:
             return None
         path = self.shape.storage.path
         return (
-            {"name": self.name, "hostPath": {"path": path}},
-            {"name": self.name, "mountPath": path, "readOnly": True},
+            {"name": name, "hostPath": {"path": path}},
+            {"name": name, "mountPath": path, "readOnly": True},
         )
 
     def node_selector(self) -> dict[str, str]:
@@ -112,9 +115,9 @@ def resolve_model(
     """
     if reference is None:
         return None
-    if reference.fine_tuned_weights:
+    if reference.fine_tuned_weights not in EMPTY:
         raise invalid("spec.model.fineTunedWeights is not supported by this manager")
-    if reference.overlays is not None:
+    if reference.overlays not in EMPTY:
         raise invalid("spec.model.overlays is not supported by this manager")
     if reference.kind not in ("BaseModel", "ClusterBaseModel"):
         raise invalid(f'unsupported Model kind "{reference.kind}"')
@@ -129,8 +132,8 @@ def resolve_model(
             SPEC_ACCEPTED, "ModelNotFound", f"No BaseModel or ClusterBaseModel with the name: {reference.name}"
         )
     try:
-        shape = msgspec.json.decode(found.spec, type=ModelShape)
-    except msgspec.ValidationError as error:
+        shape = read_struct(found.spec, ModelShape)
+    except Refusal as error:
         raise Refusal(
             SPEC_ACCEPTED, "ModelUnsupported", f"{reference.kind} {reference.name} can't be read: {error}"
         ) from error

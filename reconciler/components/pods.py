@@ -23,6 +23,8 @@ from reconciler.components.models import Model
 from reconciler.components.refusal import SPEC_ACCEPTED, Refusal
 
 MAIN_CONTAINER = "ome-container"
+_POD, _MAIN = "pod spec", "main container"
+"""How the merged parts are called in messages; which layer a field comes from is gone by then."""
 
 POD_FIELDS = frozenset(
     {
@@ -56,8 +58,7 @@ class Sizes(msgspec.Struct, frozen=True):
 
     Attributes:
         pods: pods of one Instance.
-        leader_address: of a gang; empty for a single pod.
-        rank: expression of a gang pod's rank.
+        accelerators: resource names that count as GPUs, first match wins.
     """
 
     pods: int = 1
@@ -92,13 +93,13 @@ def assemble(part: JsonObject, runner: JsonObject, subject: Subject, component: 
             main = _laid_over(main, beside)
     elif containers:
         main = containers.pop(0)
-        main.setdefault("name", MAIN_CONTAINER)
+        main["name"] = text_at(main, "name") or MAIN_CONTAINER
     else:
         raise _flaw(component, "no container: set runner in the component or in its runtime")
     main = thaw_object(_as_object(_filled(main, subject)))
     spec["containers"] = [main, *containers]
     for item in (main, *containers):
-        if not text_at(item, "image"):
+        if not text_at(item, "image", f"container {item.get('name')}"):
             raise _flaw(component, f"container {text_at(item, 'name') or '(unnamed)'} has no image")
     return spec
 
@@ -148,13 +149,13 @@ def add_model(spec: JsonDict, model: Model | None, path: str) -> None:
     mounted = model.volume()
     if mounted is not None:
         volume, mount = mounted
-        if all(item.get("name") != volume["name"] for item in objects_at(spec, "volumes")):
+        if all(item.get("name") != volume["name"] for item in objects_at(spec, "volumes", _POD)):
             spec["volumes"] = [*_list(spec, "volumes"), volume]
-        if all(item.get("mountPath") != mount["mountPath"] for item in objects_at(main, "volumeMounts")):
+        if all(item.get("mountPath") != mount["mountPath"] for item in objects_at(main, "volumeMounts", _MAIN)):
             main["volumeMounts"] = [*_list(main, "volumeMounts"), mount]
     selector = model.node_selector()
     if selector:
-        spec["nodeSelector"] = {**object_at(spec, "nodeSelector"), **selector}
+        spec["nodeSelector"] = {**object_at(spec, "nodeSelector", _POD), **selector}
 
 
 def add_parallelism(spec: JsonDict, sizes: Sizes) -> None:
@@ -163,15 +164,15 @@ def add_parallelism(spec: JsonDict, sizes: Sizes) -> None:
     gpus = accelerators_of(main, sizes.accelerators)
     if not gpus:
         return
-    kept = [item for item in objects_at(main, "env") if item.get("name") != "PARALLELISM_SIZE"]
+    kept = [item for item in objects_at(main, "env", _MAIN) if item.get("name") != "PARALLELISM_SIZE"]
     main["env"] = [*kept, {"name": "PARALLELISM_SIZE", "value": str(gpus * sizes.pods)}]
 
 
 def accelerators_of(container: JsonObject, names: tuple[str, ...]) -> int:
     """GPUs a container asks for: its limits before its requests, the first resource name that is there."""
-    resources = object_at(container, "resources")
+    resources = object_at(container, "resources", _MAIN)
     for kind in ("limits", "requests"):
-        amounts = object_at(resources, kind)
+        amounts = object_at(resources, kind, f"{_MAIN}.resources")
         for name in names:
             amount = str(amounts.get(name, ""))
             if amount.isdecimal():
@@ -202,9 +203,10 @@ def add_gang(spec: JsonDict, leader_address: str, pods: int, rank: str) -> None:
 
 
 def expands_unknown_model_path(spec: JsonObject) -> bool:
-    """Whether the main container's command uses `$(MODEL_PATH)` that nobody defines."""
+    """Whether the main container uses a `$(MODEL_PATH)` that nobody defines."""
     main = objects_at(spec, "containers")[0]
-    text = msgspec.json.encode([main.get("command"), main.get("args")]).decode()
+    values = [item.get("value") for item in objects_at(main, "env", _MAIN)]
+    text = msgspec.json.encode([main.get("command"), main.get("args"), values]).decode()
     return "$(MODEL_PATH)" in text and not _has_env(main, "MODEL_PATH")
 
 
@@ -221,7 +223,7 @@ def _list(part: JsonObject, field: str) -> list[JsonValue]:
 
 
 def _has_env(container: JsonObject, name: str) -> bool:
-    return any(item.get("name") == name for item in objects_at(container, "env"))
+    return any(item.get("name") == name for item in objects_at(container, "env", _MAIN))
 
 
 def _as_object(value: JsonValue) -> JsonObject:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import msgspec
@@ -24,10 +25,10 @@ from reconciler.components.pods import (
     expands_unknown_model_path,
     pod_fields,
 )
-from reconciler.components.refusal import SPEC_ACCEPTED, Refusal
+from reconciler.components.refusal import SPEC_ACCEPTED, Refusal, invalid
 from reconciler.components.runtimes import Runtime
-from reconciler.components.shapes import ComponentShape, read_component
-from reconciler.components.validation import check_merged
+from reconciler.components.shapes import MODE, ComponentShape, ServiceSpec, declared_mode, read_component
+from reconciler.components.validation import autoscaler_class, check_declared, check_merged
 
 CONTROLLER_WRITE = "ome.io/controller-write"
 PARENT_GENERATION = "ome.io/parent-generation"
@@ -35,8 +36,6 @@ PROJECTED_MIN = "ome.io/projected-min-replicas"
 EXCLUDED_KEYS = "ome.io/revision-excluded-annotation-keys"
 PAUSED = "ome.io/rollout-paused"
 HISTORY_LIMIT = "ome.io/revision-history-limit"
-MODE = "ome.io/deploymentMode"
-_MODES = frozenset({"RawDeployment", "MultiNode", "OMENative", "VirtualDeployment"})
 
 _NOT_PASSED_DOWN = frozenset(
     {
@@ -47,6 +46,8 @@ _NOT_PASSED_DOWN = frozenset(
     }
 )
 _NOT_PASSED_PREFIXES = ("internal.ome.io/", "ome.io/rollout-", "ome.io/migration-request-")
+
+_NOT_IN_LABELS = re.compile(r"[^-A-Za-z0-9_.]+")
 
 _MANAGED_SPEC = (
     "parentRef", "component", "replicas", "minReadySeconds", "runners", "lifecycle", "paused", "pauseMode",
@@ -98,12 +99,13 @@ def project(
     Raises:
         Refusal: the component can't be run; the message says why.
     """
+    metadata = service.metadata
+    check_declared(component, read_component(declared, f"spec.{component}", component))
     merged = _merged(component, declared, runtime)
     shape = read_component(merged, f"spec.{component}", component)
-    check_merged(component, shape)
+    check_merged(component, shape, metadata.annotations)
     gang = component != "router" and shape.leader is not None and shape.worker is not None
-    _check_mode(component, shape, service_mode, gang=gang, default=defaults.deployment_mode)
-    metadata = service.metadata
+    _check_mode(component, _mode(component, shape, service_mode, defaults.deployment_mode))
     subject = Subject(metadata.name, metadata.namespace, metadata.labels, metadata.annotations)
     annotations, excluded = _annotations(service, shape, runtime, model)
     template_meta: JsonDict = {
@@ -126,7 +128,7 @@ def project(
     spec: JsonDict = {
         "parentRef": {"name": metadata.name},
         "component": component,
-        "lifecycle": _lifecycle(object_at(merged, "lifecycle"), defaults),
+        "lifecycle": _lifecycle(component, object_at(merged, "lifecycle"), defaults),
         "runners": runners,
     }
     ready = object_at(spec, "lifecycle").get("minReadySeconds")
@@ -176,21 +178,26 @@ def service_reference(service: InferenceService) -> OwnerReference:
     )
 
 
-def desired_replicas(projection: Projection, live: JsonObject | None, annotations: Mapping[str, str], auto: str) -> int:
+def desired_replicas(
+    projection: Projection,
+    live: JsonObject | None,
+    annotations: Mapping[str, str],
+    service_annotations: Mapping[str, str],
+) -> int:
     """How many Instances the replica should ask for (§5.2): autoscalers, `kubectl scale` and minReplicas don't fight.
 
     Args:
         projection: the component.
         live: the live replica's spec, None before creation.
         annotations: the live replica's.
-        auto: the InferenceService's `ome.io/autoscalerClass` annotation.
+        service_annotations: the InferenceService's; they may name the autoscaler.
     """
     low = 1 if projection.shape.min_replicas is None else projection.shape.min_replicas
     if live is None:
         return low
     current = live.get("replicas")
     replicas = current if isinstance(current, int) and not isinstance(current, bool) else 1
-    match (projection.shape.autoscaler.class_ or auto).lower():
+    match autoscaler_class(projection.shape, service_annotations):
         case "hpa" | "keda" | "external":
             return replicas
         case "none":
@@ -225,7 +232,12 @@ def replica_patch(body: JsonObject, metadata: JsonObject, spec: JsonObject) -> J
             meta[field] = delta
     if meta:
         patch["metadata"] = meta
-    return patch or None
+    # A new generation that changes nothing for this component is told to nobody: its replica stays unwritten (§11.2).
+    return None if patch in ({}, {"metadata": {"annotations": {PARENT_GENERATION: _generation(body)}}}) else patch
+
+
+def _generation(body: JsonObject) -> JsonValue:
+    return object_at(object_at(body, "metadata"), "annotations").get(PARENT_GENERATION)
 
 
 def _dropped(field: str, before: JsonObject, wanted: JsonObject, spec: JsonObject) -> list[str]:
@@ -268,15 +280,39 @@ def _merged(component: str, declared: JsonObject, runtime: Runtime | None) -> Js
     return merge_all(shared, object_at(body, f"{component}Config"), declared)
 
 
-def _check_mode(component: str, shape: ComponentShape, service_mode: str, *, gang: bool, default: str) -> None:
-    """§4: the first that says so decides the mode; only OMENative is run here."""
-    annotated = (shape.annotations or {}).get(MODE, "")
-    if annotated in _MODES:
-        mode = annotated
-    elif service_mode:
-        mode = service_mode
-    else:
-        mode = "OMENative" if gang else default
+def check_pair_modes(spec: ServiceSpec, runtime: Runtime | None, defaults: OperatorDefaults) -> None:
+    """Engine and decoder pass requests to each other, so they run in one mode (`spec/omenative.md` §10.2).
+
+    Raises:
+        Refusal: they don't.
+    """
+    modes: dict[str, str] = {}
+    for component in ("engine", "decoder"):
+        if component not in spec.components:
+            return
+        try:
+            shape = read_component(_merged(component, spec.components[component], runtime), f"spec.{component}")
+        except Refusal:
+            return  # the component's own projection says what is wrong
+        modes[component] = _mode(component, shape, spec.shape.deployment_mode, defaults.deployment_mode)
+    if modes["engine"] != modes["decoder"]:
+        raise invalid(
+            f"InvalidDeploymentModeCombination: engine and decoder must run in the same deployment mode, got"
+            f" {modes['engine']} and {modes['decoder']}"
+        )
+
+
+def _mode(component: str, shape: ComponentShape, service_mode: str, default: str) -> str:
+    """§4: the first that says so decides."""
+    annotated = declared_mode(shape)
+    if annotated or service_mode:
+        return annotated or service_mode
+    multi_pod = component != "router" and (shape.leader is not None or shape.worker is not None)
+    return "OMENative" if multi_pod else default
+
+
+def _check_mode(component: str, mode: str) -> None:
+    """Only OMENative is run here."""
     if mode != "OMENative":
         raise Refusal(
             SPEC_ACCEPTED,
@@ -338,7 +374,12 @@ def _labels(
         labels["base-model-type"] = "Serving"
         if model.shape is not None and model.shape.vendor:
             labels["base-model-vendor"] = model.shape.vendor
-    return {key: shorten(value, 63) for key, value in labels.items()}
+    return {key: _label_value(value) for key, value in labels.items()}
+
+
+def _label_value(value: str) -> str:
+    """A value that fits a label: a vendor such as `Mistral AI` or an over-long name would have every pod refused."""
+    return shorten(_NOT_IN_LABELS.sub("-", value), 63).strip("-_.")
 
 
 def _annotations(
@@ -365,14 +406,15 @@ def _passed_down(key: str) -> bool:
     return key not in _NOT_PASSED_DOWN and not key.startswith(_NOT_PASSED_PREFIXES)
 
 
-def _lifecycle(merged: JsonObject, defaults: OperatorDefaults) -> JsonDict:
+def _lifecycle(component: str, merged: JsonObject, defaults: OperatorDefaults) -> JsonDict:
     """The merged lifecycle with the operator's defaults: the type, then only the budget that type reads."""
     lifecycle = thaw_object(merged)
     strategy = thaw_object(object_at(lifecycle, "updateStrategy"))
-    strategy["type"] = strategy.get("type") or defaults.strategy_type or "SurgeThenDrain"
+    fallback = defaults.strategy_of(component)
+    strategy["type"] = strategy.get("type") or fallback.type or "SurgeThenDrain"
     rolling = thaw_object(object_at(strategy, "rollingUpdate"))
     surges = strategy["type"] == "SurgeThenDrain"
-    field, default = ("maxSurge", defaults.max_surge) if surges else ("maxUnavailable", defaults.max_unavailable)
+    field, default = ("maxSurge", fallback.max_surge) if surges else ("maxUnavailable", fallback.max_unavailable)
     if rolling.get(field) is None and default is not None:
         rolling[field] = default
     if rolling:

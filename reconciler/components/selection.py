@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import msgspec
 
+from reconciler.api.json import object_at
 from reconciler.api.ome import ClusterServingRuntime, ServingRuntime
 from reconciler.components.models import Model, ModelShape
 from reconciler.components.refusal import RUNTIME_READY, Refusal
 from reconciler.components.runtimes import Runtime, Runtimes, with_parents
-from reconciler.components.shapes import FormatName, SupportedFormat
+from reconciler.components.shapes import EMPTY, FormatName, ServiceSpec, SupportedFormat, declared_mode, read_component
 
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([MBT])\s*", re.IGNORECASE)
 _UNITS = {"M": 1e6, "B": 1e9, "T": 1e12}
 _VERSION = re.compile(r"(v?)(\d+(?:\.\d+)*)([-+.]?[A-Za-z].*)?")
+_OPERATORS = frozenset({"Equal", "GreaterThan", "GreaterThanOrEqual"})
 
 
 class _Candidate(msgspec.Struct, frozen=True):
@@ -33,11 +36,23 @@ def parameter_size(text: str) -> float:
     return float(found.group(1)) * _UNITS[found.group(2).upper()] if found else 0.0
 
 
-def why_incompatible(shape: ModelShape, runtime: Runtime) -> str | None:
-    """The first reason a runtime can't serve a model; None when it can."""
+def why_incompatible(shape: ModelShape, runtime: Runtime, modes: Mapping[str, str] | None = None) -> str | None:
+    """The first reason a runtime can't serve a model; None when it can.
+
+    Args:
+        shape: the model.
+        runtime: the runtime.
+        modes: deployment modes the InferenceService declares, by component; where a runtime declares one too they must
+            be equal.
+    """
     spec = runtime.spec.shape
     if spec.disabled:
         return "runtime is disabled"
+    for component, mode in (modes or {}).items():
+        config = read_component(object_at(runtime.spec.body, f"{component}Config"), f"spec.{component}Config")
+        declared = declared_mode(config)
+        if declared and mode and declared != mode:
+            return f"{component} deployment mode {mode} is not supported (runtime has {declared})"
     if not any(_format_mismatch(shape, entry) is None for entry in spec.supported_model_formats):
         reasons = [_format_mismatch(shape, entry) for entry in spec.supported_model_formats]
         return next((reason for reason in reasons if reason is not None), "runtime declares no model format")
@@ -51,8 +66,24 @@ def why_incompatible(shape: ModelShape, runtime: Runtime) -> str | None:
     return None
 
 
-def select_runtime(model: Model, namespace: str, runtimes: Runtimes) -> Runtime:
+def declared_modes(spec: ServiceSpec) -> dict[str, str]:
+    """The deployment modes an InferenceService declares: a component's annotation, else the typed field of all."""
+    modes: dict[str, str] = {}
+    for component, part in spec.components.items():
+        mode = declared_mode(read_component(part, f"spec.{component}", component)) or spec.shape.deployment_mode
+        if mode:
+            modes[component] = mode
+    return modes
+
+
+def select_runtime(model: Model, namespace: str, runtimes: Runtimes, modes: Mapping[str, str] | None = None) -> Runtime:
     """The best runtime for a model nobody named a runtime for.
+
+    Args:
+        model: what is to be served.
+        namespace: the InferenceService's.
+        runtimes: all of them.
+        modes: deployment modes the InferenceService declares, by component.
 
     Raises:
         Refusal: none fits; the message says why each was excluded.
@@ -67,29 +98,30 @@ def select_runtime(model: Model, namespace: str, runtimes: Runtimes) -> Runtime:
     namespaced = [item for (where, _), item in runtimes.namespaced.items() if where == namespace]
     cluster = list(runtimes.cluster.values())
     found: list[_Candidate] = []
-    excluded: dict[str, str] = {}
+    excluded: list[tuple[str, str]] = []
     everyone: list[ServingRuntime | ClusterServingRuntime] = [*namespaced, *cluster]
     for item in everyone:
         try:
             runtime = with_parents(_alone(item), runtimes)
         except Refusal as error:
-            excluded[item.metadata.name] = str(error)
+            excluded.append((item.metadata.name, str(error)))
             continue
-        why = why_incompatible(shape, runtime)
+        why = why_incompatible(shape, runtime, modes)
         score = _score(shape, runtime) if why is None else 0
         if why is None and score > 0:
             found.append(_Candidate(runtime, score, _distance(shape, runtime)))
         else:
-            excluded[item.metadata.name] = why or "no matching format has autoSelect: true"
+            excluded.append((item.metadata.name, why or "no matching format has autoSelect: true"))
     if found:
         return min(found, key=lambda candidate: candidate.rank).runtime
-    reasons = "; ".join(f"{name} ({why})" for name, why in sorted(excluded.items()))
+    wanted = shape.model_format.name
+    reasons = "; ".join(f"{name} ({why})" for name, why in sorted(excluded))
     raise Refusal(
         RUNTIME_READY,
         "RuntimeNotFound",
-        f"no runtime found to support model {model.name} with format {shape.model_format.name} in namespace"
-        f" {namespace}. Checked {len(namespaced) + len(cluster)} runtimes ({len(namespaced)} namespace-scoped, {len(cluster)}"
-        f" cluster-scoped). Excluded runtimes: {reasons}",
+        f"no runtime found to support model {wanted} with format {wanted} in namespace {namespace}."
+        f" Checked {len(everyone)} runtimes ({len(namespaced)} namespace-scoped, {len(cluster)} cluster-scoped)."
+        f" Excluded runtimes: {reasons or 'none'}",
     )
 
 
@@ -100,7 +132,7 @@ def _alone(item: ServingRuntime | ClusterServingRuntime) -> ServingRuntime | Clu
 
 
 def _format_mismatch(shape: ModelShape, entry: SupportedFormat) -> str | None:
-    if entry.diffusion_pipeline is not None:
+    if entry.diffusion_pipeline not in EMPTY or shape.diffusion_pipeline not in EMPTY:
         return "diffusion pipelines are not matched"
     declared = entry.model_format or FormatName()
     if declared.name != shape.model_format.name:
@@ -139,15 +171,20 @@ def _version_fits(declared: FormatName, wanted: str) -> bool:
     left, right = _VERSION.fullmatch(declared.version), _VERSION.fullmatch(wanted)
     if left is None or right is None:
         return False
-    if declared.operator in ("", "Equal"):
-        return declared.version == wanted
+    operator = declared.operator or "Equal"
+    if operator not in _OPERATORS:
+        return False
+    if declared.version == wanted:
+        return operator != "GreaterThan"
+    if operator == "Equal":
+        return False
     if left.group(3) or right.group(3) or left.group(1) != right.group(1):
         return False
     mine = tuple(int(part) for part in left.group(2).split("."))
     theirs = tuple(int(part) for part in right.group(2).split("."))
     if len(mine) != len(theirs):
         return False
-    return mine > theirs if declared.operator == "GreaterThan" else mine >= theirs
+    return mine > theirs
 
 
 def _score(shape: ModelShape, runtime: Runtime) -> int:

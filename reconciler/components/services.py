@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from reconciler.api.json import JsonDict, JsonObject, JsonValue, object_at, objects_at, text_at
 from reconciler.api.kube import Service
@@ -20,6 +20,7 @@ _HIDDEN = (
     "runtime.ome.io/",
     "ome.io/inject-",
 )
+_TYPES = frozenset({"ClusterIP", "NodePort", "LoadBalancer"})
 _DEFAULT_PORT = 8080
 NO_INGRESS = "ome.io/ingress-disable-creation"
 
@@ -41,35 +42,63 @@ def stable_service(service: InferenceService, projection: Projection) -> JsonDic
     return _service(service, projection, shorten(projection.name, 63), selector, _ports(projection))
 
 
-def front_service(service: InferenceService, projections: Mapping[str, Projection]) -> JsonDict | None:
-    """`{isvc}`, where ingress is off: the router's address, the engine's where there is none."""
-    if service.metadata.annotations.get(NO_INGRESS) != "true":
-        return None
-    front = projections.get("router") or projections.get("engine")
-    if front is None:
-        return None
+def front_of(projections: Mapping[str, Projection], running: Collection[str]) -> Projection | None:
+    """The component clients talk to: the router, else the engine.
+
+    Args:
+        projections: the components of this pass.
+        running: components that have a replica; a router among them that was refused in this pass goes on serving, so
+            nothing may be pointed away from it.
+
+    Returns:
+        None where nothing is known that would be better than what is.
+    """
+    if "router" in projections or "router" in running:
+        return projections.get("router")
+    return projections.get("engine")
+
+
+def wants_front_service(service: InferenceService) -> bool:
+    """Whether an InferenceService has a Service of its own name: where ingress is off."""
+    return service.metadata.annotations.get(NO_INGRESS) == "true"
+
+
+def front_service(service: InferenceService, front: Projection) -> JsonDict:
+    """`{isvc}`: one port named `http` that leads where the front component's first port does."""
     first = _ports(front)[0]
     number = first.get("port", _DEFAULT_PORT)
     selector = component_selector(service.metadata.name, front.component)
     if front.gang:
         selector[Labels.RUNNER] = "leader"
-    port: JsonDict = {"name": "http", "port": number, "targetPort": number, "protocol": "TCP"}
+    port: JsonDict = {**first, "name": "http", "port": number, "targetPort": number}
     return _service(service, front, shorten(service.metadata.name, 63), selector, [port])
 
 
-def url_of(service: InferenceService, projections: Mapping[str, Projection]) -> str:
-    """Where clients reach the InferenceService inside the cluster; empty before any component is projected."""
-    front = projections.get("router") or projections.get("engine")
+def url_of(service: InferenceService, front: Projection | None) -> str:
+    """Where clients reach the InferenceService inside the cluster; empty where its front component isn't projected."""
     if front is None:
         return ""
-    alone = service.metadata.annotations.get(NO_INGRESS) == "true"
-    name = shorten(service.metadata.name if alone else front.name, 63)
+    name = shorten(service.metadata.name if wants_front_service(service) else front.name, 63)
     return f"http://{name}.{service.metadata.namespace}.svc.cluster.local:{_ports(front)[0]['port']}"
+
+
+def router_account_name(service: InferenceService) -> str:
+    """The ServiceAccount, Role and RoleBinding of an InferenceService's router."""
+    return f"{service.metadata.name}-router"
+
+
+def uses_router_account(service: InferenceService, spec: JsonObject | None) -> bool:
+    """Whether a live replica's pods already run under the router's own account, so that it was made before."""
+    for runner in objects_at(spec or {}, "runners"):
+        pod = object_at(object_at(runner, "template"), "spec")
+        if pod.get("serviceAccountName") == router_account_name(service):
+            return True
+    return False
 
 
 def router_account(service: InferenceService) -> tuple[JsonDict, JsonDict, JsonDict]:
     """ServiceAccount, Role and RoleBinding by which a router finds its engine's pods."""
-    name = f"{service.metadata.name}-router"
+    name = router_account_name(service)
     meta: JsonDict = {
         "name": name,
         "namespace": service.metadata.namespace,
@@ -108,6 +137,8 @@ def service_patch(live: Service, wanted: JsonObject) -> JsonDict | None:
         changes["selector"] = {**object_at(spec, "selector"), **gone}
     if live.spec.type != text_at(spec, "type"):
         changes["type"] = text_at(spec, "type")
+    if live.spec.load_balancer_ip != text_at(spec, "loadBalancerIP"):
+        changes["loadBalancerIP"] = text_at(spec, "loadBalancerIP") or None
     if _port_keys(live) != [_port_key(port) for port in objects_at(spec, "ports")]:
         nodes = {port.port: port.node_port for port in live.spec.ports if port.node_port}
         changes["ports"] = [_with_node_port(port, nodes) for port in objects_at(spec, "ports")]
@@ -155,12 +186,14 @@ def _ports(projection: Projection) -> list[JsonDict]:
     main = objects_at(projection.pod_spec, "containers")[0]
     protocols = projection.shape.service_port_app_protocols or {}
     found: list[JsonDict] = []
-    for port in objects_at(main, "ports"):
+    listed = objects_at(main, "ports", "main container")
+    for port in listed:
         number = port.get("containerPort")
         rendered: JsonDict = {"port": number, "targetPort": number, "protocol": text_at(port, "protocol") or "TCP"}
         name = text_at(port, "name")
-        if name:
-            rendered["name"] = name
+        if name or len(listed) > 1:
+            # A Service wants a name for each of several ports; pods don't.
+            rendered["name"] = name or f"port-{number}"
         if name in protocols:
             rendered["appProtocol"] = protocols[name]
         found.append(rendered)
@@ -173,8 +206,9 @@ def _service(
     service: InferenceService, projection: Projection, name: str, selector: dict[str, str], ports: list[JsonDict]
 ) -> JsonDict:
     annotations = {key: value for key, value in projection.annotations.items() if not key.startswith(_HIDDEN)}
+    service_type = projection.annotations.get("ome.io/service-type", "")
     spec: JsonDict = {
-        "type": projection.annotations.get("ome.io/service-type", "") or "ClusterIP",
+        "type": service_type if service_type in _TYPES else "ClusterIP",
         "selector": dict(selector),
         "ports": list(ports),
     }

@@ -10,12 +10,30 @@ from typing import TypeVar
 
 import msgspec
 
-from reconciler.api.json import JsonDict, JsonObject, ShapeError, decode_object, object_at
+from reconciler.api.json import (
+    JsonDict,
+    JsonObject,
+    JsonValue,
+    ShapeError,
+    decode_object,
+    is_array,
+    is_object,
+    object_at,
+)
 from reconciler.components.refusal import Refusal, invalid
 
 S = TypeVar("S", bound=msgspec.Struct)
 
 COMPONENTS = ("engine", "decoder", "router")
+
+MODE = "ome.io/deploymentMode"
+MODES = frozenset({"RawDeployment", "MultiNode", "OMENative", "VirtualDeployment"})
+
+ABSENT = msgspec.Raw(b"")
+"""A raw field that isn't there; a written one holds at least `{}`, `[]` or a scalar."""
+
+EMPTY = (ABSENT, msgspec.Raw(b"[]"), msgspec.Raw(b"{}"))
+"""Raw fields that say nothing."""
 
 
 class _Part(msgspec.Struct, frozen=True, rename="camel"):
@@ -28,8 +46,8 @@ class ModelReference(_Part, frozen=True):
     name: str
     kind: str = "ClusterBaseModel"
     api_group: str = "ome.io"
-    fine_tuned_weights: tuple[msgspec.Raw, ...] | None = None
-    overlays: msgspec.Raw | None = None
+    fine_tuned_weights: msgspec.Raw = ABSENT
+    overlays: msgspec.Raw = ABSENT
 
 
 class RuntimeReference(_Part, frozen=True):
@@ -125,7 +143,7 @@ class SupportedFormat(_Part, frozen=True):
     version: str = ""
     auto_select: bool = False
     priority: int = 1
-    diffusion_pipeline: msgspec.Raw | None = None
+    diffusion_pipeline: msgspec.Raw = ABSENT
 
 
 class SizeRange(_Part, frozen=True):
@@ -144,10 +162,17 @@ class RuntimeShape(_Part, frozen=True):
 
 
 class ServiceSpec(msgspec.Struct, frozen=True):
-    """An InferenceService's spec: typed, and its components as JSON."""
+    """An InferenceService's spec: typed, and its components as JSON.
+
+    Attributes:
+        shape: what concerns all components.
+        components: the declared ones that can be read.
+        flaws: the declared ones that can't, and why; they stop nobody else.
+    """
 
     shape: ServiceShape
     components: Mapping[str, JsonObject]
+    flaws: Mapping[str, Refusal] = {}
 
 
 class RuntimeSpec(msgspec.Struct, frozen=True):
@@ -161,23 +186,36 @@ def read_service(raw: msgspec.Raw) -> ServiceSpec:
     """The spec of an InferenceService.
 
     Raises:
-        Refusal: a field has the wrong shape; the message names it.
+        Refusal: a field that concerns all components has the wrong shape; the message names it.
     """
     body = _body(raw)
     shape = _convert(body, ServiceShape, "spec")
     components: dict[str, JsonObject] = {}
+    flaws: dict[str, Refusal] = {}
     for name in COMPONENTS:
         if body.get(name) is None:
             continue
         try:
             part = object_at(body, name, "spec")
+            read_component(part, f"spec.{name}", name)
         except ShapeError as error:
-            raise invalid(str(error)) from error
-        read_component(part, f"spec.{name}", name)
-        components[name] = part
-    if not components and body.get("predictor") is not None:
+            flaws[name] = invalid(str(error), name)
+        except Refusal as refusal:
+            flaws[name] = refusal
+        else:
+            components[name] = part
+    if not components and not flaws and body.get("predictor") is not None:
         raise invalid("engine component is required; spec.predictor was removed, use spec.engine")
-    return ServiceSpec(shape, components)
+    return ServiceSpec(shape, components, flaws)
+
+
+def declared_components(raw: msgspec.Raw) -> tuple[str, ...]:
+    """The components an InferenceService declares, whatever else is wrong with its spec."""
+    try:
+        body = decode_object(raw)
+    except ShapeError:
+        return ()
+    return tuple(name for name in COMPONENTS if body.get(name) is not None)
 
 
 def read_component(part: JsonObject, path: str, component: str | None = None) -> ComponentShape:
@@ -187,6 +225,12 @@ def read_component(part: JsonObject, path: str, component: str | None = None) ->
         Refusal: a field has the wrong shape; the message names it.
     """
     return _convert(part, ComponentShape, path, component)
+
+
+def declared_mode(shape: ComponentShape) -> str:
+    """The deployment mode a component's own annotations declare; empty for none or one nobody knows (§4)."""
+    mode = (shape.annotations or {}).get(MODE, "")
+    return mode if mode in MODES else ""
 
 
 def read_runtime(raw: msgspec.Raw, what: str) -> RuntimeSpec:
@@ -205,6 +249,15 @@ def read_runtime(raw: msgspec.Raw, what: str) -> RuntimeSpec:
     return RuntimeSpec(shape, body)
 
 
+def read_struct(raw: msgspec.Raw, shape: type[S]) -> S:
+    """A spec as a Struct.
+
+    Raises:
+        Refusal: a field has the wrong shape; the message names it.
+    """
+    return _convert(_body(raw), shape, "spec")
+
+
 def _body(raw: msgspec.Raw) -> JsonDict:
     try:
         return decode_object(raw)
@@ -219,13 +272,13 @@ def _convert(body: JsonObject, shape: type[S], path: str, component: str | None 
         raise invalid(_named(str(error), path), component) from error
 
 
-def _without_nulls(body: JsonObject) -> JsonDict:
+def _without_nulls(value: JsonValue) -> JsonValue:
     """An explicit null reads as unset, as everywhere in Kubernetes."""
-    return {
-        key: _without_nulls(value) if isinstance(value, Mapping) else value
-        for key, value in body.items()
-        if value is not None
-    }
+    if is_object(value):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    if is_array(value):
+        return [_without_nulls(item) for item in value]
+    return value
 
 
 def _named(problem: str, path: str) -> str:

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from reconciler.api.json import JsonDict, JsonObject, JsonValue, is_object, object_at
+from reconciler.api.budget import BudgetError
+from reconciler.api.json import JsonDict, JsonObject, JsonValue, decode_object, is_array, is_object
 from reconciler.api.kube import Condition
 from reconciler.api.ome import API_VERSION, INFERENCE_REPLICAS, InferenceReplica
 from reconciler.api.replica import ReplicaSpec, ReplicaStatus, decode_spec, decode_status
 from reconciler.api.time import Instant, format_instant
 from reconciler.components.project import PARENT_GENERATION
-from reconciler.components.refusal import RUNTIME_READY, SPEC_ACCEPTED, Refusal
+from reconciler.components.refusal import RUNTIME_READY, SPEC_ACCEPTED, Refusal, invalid
 
 _COUNTS = (
     "replicas",
@@ -42,9 +43,11 @@ class Seen(msgspec.Struct, frozen=True):
 def see(replica: InferenceReplica) -> Seen:
     """Read a replica leniently: a wrong shape is the replica's own condition to report."""
     try:
-        return Seen(replica, decode_spec(replica), decode_status(replica))
-    except msgspec.ValidationError:
+        spec, status = decode_spec(replica), decode_status(replica)
+        spec.unavailable_limit  # noqa: B018 - a malformed budget shows only when it is resolved
+    except (msgspec.ValidationError, BudgetError):
         return Seen(replica, None, None)
+    return Seen(replica, spec, status)
 
 
 def build_status(
@@ -61,7 +64,8 @@ def build_status(
     Args:
         previous: the stored status.
         generation: the spec's, refusals too.
-        declared: components the InferenceService declares.
+        declared: components to report on: those the InferenceService declares, and where its spec is refused whole
+            those that run.
         replicas: what exists of them.
         refusals: why some or all weren't projected.
         url: where clients reach it; empty keeps the old one.
@@ -70,7 +74,7 @@ def build_status(
     names = list(declared)
     refused = list(refusals)
     conditions = [_component(name, replicas.get(name), refused, now) for name in names]
-    conditions.insert(0, _overall(conditions, now))
+    conditions.insert(0, _overall(conditions, refused, now))
     conditions.append(_condition("IngressReady", "True", "IngressDisabled", "", now))
     before = _conditions(previous)
     conditions += [
@@ -82,12 +86,12 @@ def build_status(
         "observedGeneration": generation,
         "conditions": [msgspec.to_builtins(_kept(condition, before.get(condition.type))) for condition in conditions],
     }
-    known = object_at(previous, "components")
+    known = _known(previous, "components")
     components: JsonDict = {}
     for name in names:
         seen = replicas.get(name)
         if seen is not None:
-            components[name] = _mirror(seen, object_at(known, name))
+            components[name] = _mirror(seen, _known(known, name))
     if components:
         status["components"] = components
     address = url or str(previous.get("url") or "")
@@ -105,10 +109,17 @@ def flip(previous: JsonObject, status: JsonObject) -> bool | None:
     return None if was == now_is else now_is
 
 
-def refusal_is_news(previous: JsonObject, refusal: Refusal) -> bool:
-    """Whether a refusal differs from the one the stored status tells of: its event is due then."""
-    before = _conditions(previous).get(refusal.condition)
-    return before is None or before.reason != refusal.reason or before.message != str(refusal)
+def new_refusals(previous: JsonObject, status: JsonObject) -> list[Condition]:
+    """Advisories that are False and say something else than the stored ones: an event is due for each (§0.4)."""
+    before, after = _conditions(previous), _conditions(status)
+    found: list[Condition] = []
+    for type_ in (RUNTIME_READY, SPEC_ACCEPTED):
+        now, then = after.get(type_), before.get(type_)
+        if now is None or now.status != "False":
+            continue
+        if then is None or (then.status, then.reason, then.message) != (now.status, now.reason, now.message):
+            found.append(now)
+    return found
 
 
 def _component(name: str, seen: Seen | None, refused: list[Refusal], now: Instant) -> Condition:
@@ -139,22 +150,25 @@ def _component(name: str, seen: Seen | None, refused: list[Refusal], now: Instan
     )
 
 
-def _overall(conditions: list[Condition], now: Instant) -> Condition:
+def _overall(conditions: list[Condition], refused: list[Refusal], now: Instant) -> Condition:
     """Any False, else any Unknown, else True; with the reason of the first that decides."""
     for wanted in ("False", "Unknown"):
         found = next((item for item in conditions if item.status == wanted), None)
         if found is not None:
             return _condition("Ready", wanted, found.reason, found.message, now)
     if not conditions:
-        return _condition("Ready", "False", "InvalidSpec", "no component is declared", now)
+        why = refused[0] if refused else invalid("no component is declared")
+        return _condition("Ready", "False", why.reason, str(why), now)
     return _condition("Ready", "True", conditions[0].reason, "", now)
 
 
 def _advisory(type_: str, refused: list[Refusal], before: Mapping[str, Condition], now: Instant) -> Condition | None:
     """Absent until the first refusal, True again later; `Info`, so not part of `Ready` (§0.4)."""
-    refusal = next((item for item in refused if item.condition == type_), None)
-    if refusal is not None:
-        condition = _condition(type_, "False", refusal.reason, str(refusal), now)
+    mine = [item for item in refused if item.condition == type_]
+    if mine:
+        # One condition for all components: the reason is the first one's, the text tells of each.
+        message = "; ".join(dict.fromkeys(str(item) for item in mine))
+        condition = _condition(type_, "False", mine[0].reason, message, now)
     elif type_ in before:
         condition = _condition(type_, "True", _ACCEPTED[type_], "", now)
     else:
@@ -163,13 +177,13 @@ def _advisory(type_: str, refused: list[Refusal], before: Mapping[str, Condition
 
 
 def _mirror(seen: Seen, before: JsonObject) -> JsonDict:
-    stored: JsonObject = msgspec.json.decode(seen.replica.status)
     lifecycle: JsonDict = {}
     if seen.status is not None:
+        stored = decode_object(seen.replica.status)
         lifecycle = {field: stored.get(field, 0) for field in _COUNTS}
         lifecycle |= {field: stored[field] for field in _MIRRORED if stored.get(field) not in (None, "", [])}
         parent = seen.replica.metadata.annotations.get(PARENT_GENERATION, "")
-        observed: JsonValue = object_at(before, "lifecycle").get("observedGeneration")
+        observed: JsonValue = _known(before, "lifecycle").get("observedGeneration")
         if seen.status.observed_generation == seen.replica.metadata.generation and parent.isdecimal():
             observed = int(parent)
         if observed is not None:
@@ -184,10 +198,16 @@ def _mirror(seen: Seen, before: JsonObject) -> JsonDict:
     }
 
 
+def _known(stored: JsonObject, field: str) -> JsonObject:
+    """A part of the stored status; what has a shape we never write is nothing to keep."""
+    value = stored.get(field)
+    return value if is_object(value) else {}
+
+
 def _conditions(status: JsonObject) -> dict[str, Condition]:
     found: dict[str, Condition] = {}
     items = status.get("conditions")
-    for item in items if isinstance(items, list) else []:
+    for item in items if is_array(items) else ():
         if not is_object(item):
             continue
         try:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 from reconciler.api.time import Seconds
-from reconciler.client.errors import ConnectionFailed
+from reconciler.client.errors import ConnectionFailed, Silent
 from reconciler.client.protocol import Request, Response
 from reconciler.embedded.faults import Dropped
 
@@ -75,7 +75,7 @@ class _LocalResponse:
                 return
             except TimeoutError as error:
                 await self.close()
-                raise ConnectionFailed(f"{self._what}: silent for {self._silence:g} s") from error
+                raise Silent(f"{self._what}: silent for {self._silence:g} s") from error
             except Dropped as error:
                 raise ConnectionFailed(f"{self._what}: connection reset by peer") from error
             yield piece

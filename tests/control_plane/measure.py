@@ -80,7 +80,7 @@ async def roll_deployment(rig: Rig, pods: int, *, grace: int = 30, first: str = 
 
 def _deployment(rig: Rig, pods: int, grace: int, image: str) -> dict[str, Any]:
     selector = {POOL: rig.pool}
-    body: dict[str, Any] = template(image, terminationGracePeriodSeconds=grace, nodeSelector=selector)  # type: ignore[arg-type]
+    body: dict[str, Any] = template(image, terminationGracePeriodSeconds=grace, nodeSelector=selector)
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",

@@ -12,7 +12,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -82,6 +82,7 @@ class Rig:
         self._nodes: list[str] = []
         self._gap: list[tuple[Change[Pod], Instant]] = []
         self._filling_gap = False
+        self._restarts: list[tuple[float, float]] = []
         self.gaps = 0
         self.watched = 0
 
@@ -177,6 +178,10 @@ class Rig:
             self._let_go(component)
         await self.change(INFERENCE_REPLICAS, name, {"spec": {"replicas": replicas}})
 
+    def promise(self, service: str, component: str, *, instances: int, surge: int) -> None:
+        """What a component that somebody else creates is owed."""
+        self._promised[Component(self.namespace, service, component)] = Promise(instances, surge)
+
     async def delete(self, name: str) -> None:
         """Delete a component; its Instances may leave from now on."""
         spec, _ = await self.replica(name)
@@ -195,7 +200,9 @@ class Rig:
             pod.metadata.name: pod for pod in page.items if name is None or pod.metadata.name.startswith(f"{name}-")
         }
 
-    async def until(self, what: str, holds: Callable[[], Awaitable[object] | object], within: float = 120.0) -> None:
+    async def until(
+        self, what: str, holds: Callable[[], Awaitable[object] | object], within: float = 120.0, every: float = 0.1
+    ) -> None:
         """Wait until something holds; at the end of patience say how things stand.
 
         Raises:
@@ -208,7 +215,7 @@ class Rig:
             return bool(await answer if isinstance(answer, Awaitable) else answer)
 
         try:
-            await until(asked, what=what, within=within, every=0.1)
+            await until(asked, what=what, within=within, every=every)
         except TimeoutError as error:
             words = (await asyncio.to_thread(self.manager.log.read_text, errors="replace")).splitlines()[-15:]
             raise AssertionError("\n".join([str(error), *self.promises.violations[:5], *words])) from None
@@ -225,7 +232,7 @@ class Rig:
                 and status.replicas == spec.desired == status.available_replicas == status.updated_ready_replicas
             )
 
-        await self.until(f"{name} settled", at_rest, within)
+        await self.until(f"{name} settled", at_rest, within, every=0.25)  # a read of a large object isn't free
         return (await self.replica(name))[1]
 
     async def events(self, reason: str | None = None, about: str | None = None) -> list[str]:
@@ -276,7 +283,22 @@ class Rig:
     async def check(self) -> None:
         """Both promises held at every write to a pod, and the API server never told the manager that it may not."""
         assert self.promises.violations == [], "\n".join(self.promises.violations[:20])
-        assert [entry for entry in await self.requests() if entry.code == 403] == []
+        refused = [entry for entry in await self.requests() if entry.code == 403]
+        assert [entry for entry in refused if not self._in_restart(entry)] == []
+
+    async def restart_apiserver(self, away: float) -> None:
+        """Kill the API server, and start it again after so many seconds.
+
+        Until it is ready it refuses whatever RBAC would grant, because it hasn't read the roles yet.
+        """
+        began = time.time()
+        await self.control_plane.kill_apiserver()
+        await asyncio.sleep(away)
+        await self.control_plane.start_apiserver()
+        self._restarts.append((began, time.time()))
+
+    def _in_restart(self, entry: AuditEntry) -> bool:
+        return any(began <= entry.received <= ready for began, ready in self._restarts)
 
     def _component_of(self, name: str) -> Component:
         service, component = name.rsplit("-", 1)
@@ -326,13 +348,15 @@ class Rig:
     async def _end(self) -> None:
         await self.manager.end()
         freed = {"metadata": {"finalizers": None}}
-        for kind in (INFERENCE_REPLICAS, PODS):
-            for item in (await self.admin.list(kind, self.namespace)).items:
-                if item.metadata.finalizers:
-                    try:
-                        await self.admin.patch(kind, item.metadata.name, freed, self.namespace)
-                    except NotFound:
-                        continue
+        replicas = await self.admin.list(INFERENCE_REPLICAS, self.namespace)
+        pods = await self.admin.list(PODS, self.namespace)
+        held = [(INFERENCE_REPLICAS.name, item.metadata) for item in replicas.items]
+        held += [(PODS.name, item.metadata) for item in pods.items]
+        for what, metadata in held:
+            if metadata.finalizers:
+                kind: Kind[Any] = PODS if what == PODS.name else INFERENCE_REPLICAS
+                with suppress(NotFound):
+                    await self.admin.patch(kind, metadata.name, freed, self.namespace)
         for name in self._nodes:
             await self.control_plane.remove_node(name)
 

@@ -13,6 +13,7 @@ import msgspec
 from reconciler.api.json import JsonObject
 from reconciler.api.kinds import Kind
 from reconciler.api.kube import Pod
+from reconciler.api.ome import INFERENCE_REPLICAS
 from reconciler.api.replica import ReplicaSpec, ReplicaStatus
 from reconciler.embedded.core import Write
 from reconciler.embedded.models import Behaviours
@@ -63,8 +64,6 @@ class EmbeddedStage(World):
         self.server.add_write_hook(self._remember)
 
     async def roll(self, name: str, image: str, grace: int) -> None:
-        from reconciler.api.ome import INFERENCE_REPLICAS
-
         await self.change(INFERENCE_REPLICAS, name, {"spec": {"runners": runners(image, grace)}})
 
     def all_events(self) -> list[tuple[str, str]]:

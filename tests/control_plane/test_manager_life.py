@@ -10,7 +10,6 @@ import pytest
 import pytest_asyncio
 
 from reconciler.api.ome import INFERENCE_REPLICAS
-from tests.control_plane.api import ApiError
 from tests.control_plane.harness import ControlPlane
 from tests.control_plane.rig import Rig
 from tests.control_plane.test_rollout import on_image
@@ -60,9 +59,7 @@ async def test_an_api_server_killed_in_the_middle_is_waited_for(rig: Rig) -> Non
     await rolling(rig)
     await rig.until("the rollout is on", lambda: rig.events("RecreateUpdateCompleted"))
     pid = rig.manager.child.pid
-    await rig.control_plane.kill_apiserver()
-    await asyncio.sleep(1)
-    await rig.control_plane.start_apiserver()
+    await rig.restart_apiserver(away=1.0)
     await rolled_without_a_scratch(rig)
     assert rig.manager.child.pid == pid, "the manager lived through it"
 
@@ -89,12 +86,9 @@ async def test_a_manager_told_to_stop_stops_and_says_so_by_its_exit_code(rig: Ri
 
 
 async def test_bad_input_is_refused_or_named_and_stops_nobody_else(rig: Rig) -> None:
-    with pytest.raises(ApiError) as refused:
-        await rig.control_plane.request(
-            "POST", _replicas(rig), _body("broken-engine", rolling={"maxSurge": "half of them"})
-        )
-    assert "spec.lifecycle.updateStrategy.rollingUpdate.maxSurge" in refused.value.response.json()["message"]
-
+    # Written by hand; of a service the definitions refuse such a budget, of a replica they don't.
+    half = _body("half-engine", rolling={"maxSurge": "half of them"})
+    await rig.control_plane.request("POST", _replicas(rig), half)
     await rig.control_plane.request("POST", _replicas(rig), _body("empty-engine", pod={}))
     foreign = {"metadata": {"name": "taken-engine-0-default-0"}, "spec": {"containers": [{"name": "c", "image": "c"}]}}
     await rig.control_plane.request("POST", f"/api/v1/namespaces/{rig.namespace}/pods", foreign)
@@ -102,12 +96,8 @@ async def test_bad_input_is_refused_or_named_and_stops_nobody_else(rig: Rig) -> 
     await rig.create_replica("good-engine", replicas=2, grace=0)
     await rig.settled("good-engine")
 
-    async def says_why() -> bool:
-        _, status = await rig.replica("empty-engine")
-        told = [condition.message for condition in status.conditions] + await rig.events(about="empty-engine")
-        return any("containers" in text for text in told)
-
-    await rig.until("the replica without containers says so", says_why)
+    await rig.until("the replica without containers says so", lambda: _says(rig, "empty-engine", "containers"))
+    await rig.until("the replica with half a budget says so", lambda: _says(rig, "half-engine", "maxSurge"))
     orphans = "pod taken-engine-0-default-0 exists and belongs to somebody else"
     await rig.until("the foreign pod is named", lambda: _said(rig, "FoundOrphan", orphans))
     await rig.until("the other Instance is there", lambda: _has(rig, "taken-engine-1-default-0"))
@@ -115,7 +105,8 @@ async def test_bad_input_is_refused_or_named_and_stops_nobody_else(rig: Rig) -> 
 
     await rig.control_plane.request("DELETE", f"/api/v1/namespaces/{rig.namespace}/pods/taken-engine-0-default-0")
     await rig.settled("taken-engine", 60)
-    await rig.admin.delete(INFERENCE_REPLICAS, "empty-engine", rig.namespace)
+    for name in ("empty-engine", "half-engine"):
+        await rig.admin.delete(INFERENCE_REPLICAS, name, rig.namespace)
 
 
 def _replicas(rig: Rig) -> str:
@@ -136,6 +127,14 @@ def _body(name: str, *, rolling: dict[str, object] | None = None, pod: dict[str,
             "runners": [runner],
         },
     }
+
+
+async def _says(rig: Rig, name: str, text: str) -> bool:
+    """Whether a condition of a replica, or an event about it, has this text."""
+    found = (await rig.control_plane.request("GET", f"{_replicas(rig)}/{name}")).json()
+    conditions = found.get("status", {}).get("conditions", [])
+    told = [condition.get("message", "") for condition in conditions] + await rig.events(about=name)
+    return any(text in message for message in told)
 
 
 async def _said(rig: Rig, reason: str, text: str) -> bool:

@@ -127,7 +127,7 @@ async def test_twenty_instances_by_surge_and_grace(rig: Rig) -> None:
 
 
 async def test_what_stands_in_the_way_costs_no_serving_pod(rig: Rig) -> None:
-    """A stuck finalizer, a replacement that never gets ready, no free GPU: side by side, each in a component of its own."""
+    """A stuck finalizer, a replacement that never gets ready, no free GPU, each in a component of its own."""
     await rig.add_node(gpus=4, pool="full")
     await rig.create_replica("stuck-engine", replicas=3, surge=1, grace=2)
     await rig.create_replica("unready-engine", replicas=20, surge="25%", grace=5)

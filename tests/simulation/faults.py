@@ -38,7 +38,7 @@ def status_body(code: int, reason: str) -> bytes:
 
 
 class RandomFaults:
-    """For a share of the manager's requests: refusals, breaks before and after the write, a proxy's page, cut streams."""
+    """For a share of the manager's requests: refusals, breaks before and after the write, HTML, cut streams."""
 
     def __init__(self, random: Random, share: float) -> None:
         self._random = random

@@ -22,6 +22,9 @@ from reconciler.embedded.models.shell import Workers
 from reconciler.embedded.models.watches import BY_NAMESPACE, BY_SERVICE, Watches
 from reconciler.informers import Change
 
+_AFTER_DELETION = 1.0
+"""Seconds until a deleted slice is written again."""
+
 
 class Endpoints:
     """Keeps the EndpointSlices of all Services with a selector."""
@@ -88,7 +91,17 @@ class Endpoints:
         for item in (change.old, change.new):
             if item is not None:
                 for owner in item.metadata.owner_references:
-                    self._name(Key(change.key.namespace, owner.name))
+                    if change.new is None:
+                        self._name_later(Key(change.key.namespace, owner.name))
+                    else:
+                        self._name(Key(change.key.namespace, owner.name))
+
+    def _name_later(self, key: Key) -> None:
+        """Not at once: a slice may have gone with its Service, whose end this cache hasn't heard of yet.
+
+        Written again at once it would go again at once, for as long as the watch of Services is silent.
+        """
+        self._workers.agenda.at(key, Instant(self._clock.now() + max(self.lag_seconds, _AFTER_DELETION)))
 
     def _name(self, key: Key) -> None:
         if self.lag_seconds > 0:

@@ -17,7 +17,7 @@ from reconciler.client.errors import ConnectionFailed, Expired, Throttled, Unava
 from reconciler.informers import Change, Informer
 from tests.unit.informers.server import ModelServer, event, running
 
-NAMES = st.sampled_from("abcd")
+NAMES = st.sampled_from("abc")
 OWNERS = st.sampled_from(["x", "y"])
 FAULT = st.sampled_from(
     [
@@ -30,12 +30,13 @@ FAULT = st.sampled_from(
 STEP = st.one_of(
     st.tuples(st.just("put"), NAMES, OWNERS),
     st.tuples(st.just("put"), NAMES, OWNERS),
-    st.tuples(st.just("delete"), NAMES),
-    st.tuples(st.just("replace"), NAMES),
+    st.tuples(st.sampled_from(["delete", "replace"]), NAMES),
+    st.tuples(st.sampled_from(["delete", "replace"]), NAMES),
     st.tuples(st.just("spoil"), NAMES),
     st.tuples(st.just("sleep"), st.sampled_from([0.0, 0.5, 3.0, 80.0, 700.0])),
     st.tuples(st.sampled_from(["compact", "cut", "end", "stall", "garbage", "nameless"])),
-    st.tuples(st.just("repeat"), st.integers(1, 6)),
+    st.tuples(st.just("repeat"), st.integers(1, 4)),
+    st.tuples(st.just("repeat"), st.integers(1, 4)),
     st.tuples(st.just("unseen"), st.sampled_from(["put", "delete", "replace", "spoil"]), NAMES),
     st.tuples(st.just("error"), st.sampled_from([410, 429, 500, None])),
     st.tuples(st.just("list fault"), FAULT),
@@ -81,8 +82,8 @@ class History:
                 self._do(step)
                 if step[0] == "sleep":
                     await asyncio.sleep(float(str(step[1])))
-                elif number % 3 == 0:
-                    await asyncio.sleep(0)
+                elif number % 2:
+                    await asyncio.sleep(0.05)
             await self._heal()
             self._compare(informer, mirror)
 
@@ -159,7 +160,7 @@ class History:
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(STEP, max_size=25), st.integers(1, 3), st.booleans())
+@given(st.lists(STEP, min_size=5, max_size=40), st.integers(1, 3), st.booleans())
 def test_after_any_history_the_cache_equals_the_server(
     steps: list[tuple[object, ...]], page: int, bookmarks: bool
 ) -> None:

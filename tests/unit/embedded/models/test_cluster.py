@@ -85,7 +85,7 @@ class World:
         return {
             item.target_ref.name: (item.conditions.ready, item.conditions.serving, item.conditions.terminating)
             for part in page.items
-            for item in part.endpoints
+            for item in (part.endpoints or ())
             if item.target_ref is not None
         }
 

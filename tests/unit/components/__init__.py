@@ -1,0 +1,1 @@
+"""From InferenceServices and runtimes to InferenceReplicas, Services and status."""
