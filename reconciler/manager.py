@@ -282,7 +282,7 @@ class Manager:
         routes.add_handler(lambda change: _wake_owner(owners, change, INFERENCE_SERVICES))
         pods.add_handler(lambda change: _wake_owner(controller, change, INFERENCE_REPLICAS))
         routes.add_handler(lambda change: _wake_owner(controller, change, INFERENCE_REPLICAS))
-        slices.add_handler(lambda change: _wake_replica_of_slice(controller, change))
+        slices.add_handler(lambda change: _wake_replica_of_slice(controller, change, routes.store.get))
 
     def _project(
         self, replicas: Informer[InferenceReplica], routes: Informer[Service], *, with_models: bool
@@ -344,15 +344,16 @@ def _wake_owner(controller: Controller, change: Change[T], kind: Kind[Any]) -> N
         controller.wake(Key(change.key.namespace, name))
 
 
-def _wake_replica_of_slice(controller: Controller, change: Change[EndpointSlice]) -> None:
-    """Wake the replica whose Service the slice belongs to, by the labels the slice has from it."""
+def _wake_replica_of_slice(
+    controller: Controller, change: Change[EndpointSlice], service_of: Callable[[Key], Service | None]
+) -> None:
+    """Wake the replica that controls the Service a slice belongs to."""
     for item in (change.old, change.new):
-        if item is None:
-            continue
-        labels = item.metadata.labels
-        service, component = labels.get(Labels.SERVICE), labels.get(Labels.COMPONENT)
-        if service and component:
-            controller.wake(Key(change.key.namespace, f"{service}-{component}"))
+        name = item.metadata.labels.get(SERVICE_NAME_LABEL) if item is not None else None
+        service = service_of(Key(change.key.namespace, name)) if name else None
+        owner = service.metadata.controller if service is not None else None
+        if owner is not None and owner.kind == INFERENCE_REPLICAS.name:
+            controller.wake(Key(change.key.namespace, owner.name))
 
 
 async def _eternal(run: Callable[[], Awaitable[None]], what: str) -> None:

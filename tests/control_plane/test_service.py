@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 import pytest_asyncio
 import yaml
 
@@ -12,6 +14,7 @@ from tests.control_plane.harness import ControlPlane
 from tests.control_plane.rig import DEPLOY, Rig
 
 SERVICE = "llm"
+CATALOGUE = Path(__file__).parents[3] / "shared" / "data" / "ome-catalog" / "runtimes"
 
 
 @pytest_asyncio.fixture
@@ -68,6 +71,38 @@ async def test_the_samples_become_ready_and_roll_when_their_image_changes(rig: R
     assert rig.peak_pods("llm-engine") == 3
     reasons = [reason for reason, _ in await rig.all_events(SERVICE)]
     assert reasons.count("RecreateUpdateCompleted") == 2
+
+
+async def test_the_pages_service_on_the_catalogues_runtime(rig: Rig) -> None:
+    file = CATALOGUE / "llama-3-2-3b-instruct-rt.yaml"
+    if not file.exists():
+        pytest.skip(f"the OME catalogue isn't at {CATALOGUE}")
+    name = "llama-3-2-3b-instruct"
+    runtime = next(item for item in yaml.safe_load_all(file.read_text()) if item)
+    service = {
+        "apiVersion": "ome.io/v1beta1",
+        "kind": "InferenceService",
+        "metadata": {"name": name, "namespace": rig.namespace},
+        "spec": {
+            "deploymentMode": "OMENative",
+            "model": {"name": name},
+            "runtime": {"name": "srt-llama-3-2-3b-instruct"},
+            "engine": {"minReplicas": 2, "maxReplicas": 2},
+        },
+    }
+    rig.promise(name, "engine", instances=2, surge=1)
+    await apply(rig, [runtime, service])
+    wait = ("wait", "--for=condition=Ready", f"isvc/{name}", "-n", rig.namespace, "--timeout=60s")
+    await rig.control_plane.kubectl(*wait, timeout=90)
+    for image in ("registry.example/sglang:v2", "registry.example/sglang:v3"):
+        change = json.dumps({"spec": {"engine": {"runner": {"image": image}}}})
+        await rig.control_plane.kubectl("patch", "isvc", name, "-n", rig.namespace, "--type=merge", f"--patch={change}")
+        await rig.until(f"every pod runs {image}", partial(_all_on, rig, image))
+        await rig.settled(f"{name}-engine")
+    assert rig.least_serving(f"{name}-engine") == 2
+    assert rig.peak_pods(f"{name}-engine") == 3
+    shown = await rig.control_plane.kubectl("get", "isvc", name, "-n", rig.namespace, "-o", "jsonpath={.status.url}")
+    assert shown.stdout == f"http://{name}-engine.{rig.namespace}.svc.cluster.local:8080"
 
 
 async def test_a_runtime_that_is_not_there_is_named_and_its_arrival_mends_it(rig: Rig) -> None:
