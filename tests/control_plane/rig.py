@@ -78,6 +78,7 @@ class Rig:
         self.kubelet = Kubelet(kubelet, self.clock, Behaviours(default=QUICK), Random(1))
         self.pool = f"{namespace}-{next(_numbers)}"
         self._manager: ManagerProcess | None = None
+        self._began: AuditMark | None = None
         self._promised: dict[Component, Promise] = {}
         self._nodes: list[str] = []
         self._gap: list[tuple[Change[Pod], Instant]] = []
@@ -110,6 +111,7 @@ class Rig:
         admin = ApiClient(await connect(control_plane.kubeconfig), user_agent="rig", qps=None)
         kubelet = ApiClient(await connect(control_plane.user_kubeconfig(KUBELET)), user_agent="kubelet", qps=None)
         rig = cls(control_plane, namespace, admin, kubelet)
+        rig._began = await control_plane.audit_mark()
         rig._manager = ManagerProcess(kubeconfig, directory / "manager.log", *arguments)
         pods = _ListedPods(admin, PODS, namespace=namespace, random=Random(2))
         pods.add_handler(lambda change: rig._told(change, pods.listing))
@@ -251,8 +253,8 @@ class Rig:
         return [(reason, message) for _, reason, message in sorted(mine)]
 
     async def requests(self, since: AuditMark | None = None) -> list[AuditEntry]:
-        """Every request of the manager, as the API server logged it."""
-        return [entry for entry in await self.control_plane.audit(since) if entry.user == MANAGER]
+        """Every request of this rig's manager, as the API server logged it; an earlier test's are not its own."""
+        return [entry for entry in await self.control_plane.audit(since or self._began) if entry.user == MANAGER]
 
     async def writes(self, since: AuditMark | None = None) -> list[AuditEntry]:
         """Every write of the manager."""
