@@ -36,6 +36,7 @@ from tests.control_plane.processes import Child, Completed, ControlPlaneError, r
 DEFAULTS: Final = Options()
 
 _CONTROLLERS_WITHIN: Final = 60.0
+_DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 """Seconds that a controller gets for what it does within one on an idle machine."""
 _APISERVER: Final = "kube-apiserver"
 
@@ -217,6 +218,17 @@ class ControlPlane:
         return name
 
     @at_home
+    async def definitions_served(self, *, within: float = 30.0) -> None:
+        """Returns once every CustomResourceDefinition there is has been established and answers lists.
+
+        `kubectl wait` can't be used for it: it fails on a definition that is too young to have conditions at all.
+
+        Raises:
+            TimeoutError: one is not.
+        """
+        await until(self._serves_definitions, what="the custom resources are served", within=within)
+
+    @at_home
     async def clear_namespace(self, name: str, *, within: float = 30.0) -> None:
         """Deletes a namespace; returns once nothing is left in it, pods included, whatever their grace period.
 
@@ -395,6 +407,23 @@ class ControlPlane:
                 await until(ready, what=f"{name} is ready", within=self._options.ready_within)
             except TimeoutError as error:
                 raise ControlPlaneError(f"{error}\n{await child.post_mortem()}") from None
+
+    async def _serves_definitions(self) -> bool:
+        """Established is the server's promise; only an answered list says that it keeps it by now."""
+        answer = await self._open_api.request("GET", _DEFINITIONS, token=self.token(HARNESS))
+        for definition in answer.json()["items"]:
+            conditions = definition.get("status", {}).get("conditions") or []
+            if not any(item["type"] == "Established" and item["status"] == "True" for item in conditions):
+                return False
+            spec = definition["spec"]
+            for version in spec["versions"]:
+                path = f"/apis/{spec['group']}/{version['name']}/{spec['names']['plural']}"
+                listed = await self._open_api.request(
+                    "GET", path, token=self.token(HARNESS), parameters={"limit": "1"}, check=False
+                )
+                if version["served"] and listed.status != 200:
+                    return False
+        return True
 
     async def _has_system_namespaces(self) -> bool:
         answer = await self._open_api.request("GET", "/api/v1/namespaces", token=self.token(HARNESS))

@@ -370,7 +370,7 @@ async def install(control_plane: ControlPlane) -> None:
     parts = ("namespace.yaml", "rbac.yaml", "crds")
     files = [part for name in parts for part in ("-f", str(DEPLOY / name))]
     await control_plane.kubectl("apply", "--server-side", *files)
-    await control_plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    await control_plane.definitions_served()
     _installed.add(control_plane.url)
 
 

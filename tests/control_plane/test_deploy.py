@@ -38,7 +38,7 @@ async def cluster(programs: Programs, tmp_path_factory: pytest.TempPathFactory) 
     directory = tmp_path_factory.mktemp("deploy")
     async with ControlPlane.start(directory, Options(programs=programs)) as control_plane:
         await control_plane.kubectl("apply", "--server-side", "-k", str(DEPLOY))
-        await control_plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+        await control_plane.definitions_served()
         yield control_plane
 
 
